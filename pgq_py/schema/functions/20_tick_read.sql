@@ -1,0 +1,154 @@
+-- Reading the tick ring.
+--
+-- The current slot is looked at first: the answer is nearly always there, and a lock
+-- on the previous slot, held to the end of a long transaction, would keep it from
+-- being evacuated. A miss is retried over all slots in a fresh statement. The phase
+-- and the slots are static SQL because these run on every poll.
+
+create or replace function pgq._newest_tick(i_queue int4)
+returns pgq.tick_ring language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._newest_tick(1)
+--
+--      The queue's newest tick.
+-- Errors:
+--      PQ012  - there is none; every queue has one from its creation on
+-- ----------------------------------------------------------------------
+declare
+    t  pgq.tick_ring;
+begin
+    case pg_sequence_last_value('pgq.tick_ring_phase'::regclass) / 2 % 3
+        when 0 then
+            select * into t from pgq.tick_ring_0 where tick_queue = i_queue
+                order by tick_queue desc, tick_id desc limit 1;
+        when 1 then
+            select * into t from pgq.tick_ring_1 where tick_queue = i_queue
+                order by tick_queue desc, tick_id desc limit 1;
+        else
+            select * into t from pgq.tick_ring_2 where tick_queue = i_queue
+                order by tick_queue desc, tick_id desc limit 1;
+    end case;
+    for attempt in 1 .. 10 loop
+        exit when t.tick_id is not null;
+        select * into t from pgq.tick_ring where tick_queue = i_queue
+            order by tick_queue desc, tick_id desc limit 1;
+    end loop;
+    if t.tick_id is null then
+        raise exception 'queue % has no tick', i_queue using errcode = 'PQ012';
+    end if;
+    return t;
+end;
+$$;
+comment on function pgq._newest_tick(int4) is 'Newest tick of a queue';
+
+
+create or replace function pgq._find_tick(i_queue int4, i_tick bigint)
+returns pgq.tick_ring language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._find_tick(2)
+--
+--      One tick, or null when it does not exist (any more).
+-- ----------------------------------------------------------------------
+declare
+    t  pgq.tick_ring;
+begin
+    case pg_sequence_last_value('pgq.tick_ring_phase'::regclass) / 2 % 3
+        when 0 then
+            select * into t from pgq.tick_ring_0 where tick_queue = i_queue and tick_id = i_tick;
+        when 1 then
+            select * into t from pgq.tick_ring_1 where tick_queue = i_queue and tick_id = i_tick;
+        else
+            select * into t from pgq.tick_ring_2 where tick_queue = i_queue and tick_id = i_tick;
+    end case;
+    for attempt in 1 .. 3 loop
+        exit when t.tick_id is not null;
+        select * into t from pgq.tick_ring where tick_queue = i_queue and tick_id = i_tick;
+    end loop;
+    return t;
+end;
+$$;
+comment on function pgq._find_tick(int4, bigint) is 'One tick of a queue, or null';
+
+
+create or replace function pgq._cursor_tick(i_queue int4, i_tick bigint)
+returns pgq.tick_ring language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._cursor_tick(2)
+--
+--      A tick that a cursor refers to; it must exist.
+-- Errors:
+--      PQ012  - it does not
+-- ----------------------------------------------------------------------
+declare
+    t  pgq.tick_ring := pgq._find_tick(i_queue, i_tick);
+begin
+    if t.tick_id is null then
+        raise exception 'PgQ corruption: tick % of queue % is gone though a consumer stands at it', i_tick, i_queue
+            using errcode = 'PQ012';
+    end if;
+    return t;
+end;
+$$;
+comment on function pgq._cursor_tick(int4, bigint) is 'A tick that a cursor refers to';
+
+
+create or replace function pgq._choose_tick(
+    i_queue int4, i_last pgq.tick_ring, i_max_events bigint,
+    i_min_lag interval, i_min_count bigint, i_min_interval interval)
+returns pgq.tick_ring language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._choose_tick(6)
+--
+--      The tick at which the next batch ends, or null when there is none.
+--
+--      Plain (all null): the first tick with events, so that a run of empty
+--      windows is one batch; the newest when none has any.
+--      i_max_events: as many windows as have about that many events together,
+--      at least one with events.
+--      i_min_count, i_min_interval: the first tick that far away; null when
+--      none is. i_min_lag: none younger than that.
+--
+--      A scan may miss ticks that are being evacuated. It then finds a later
+--      one or none, and both are right answers: any two ticks bound a batch.
+-- ----------------------------------------------------------------------
+declare
+    t           pgq.tick_ring;
+    chosen      pgq.tick_ring;
+    found_any   boolean := false;
+    last_count  bigint := i_last.tick_event_seq + coalesce(i_max_events, 0);
+begin
+    for t in select * from pgq.tick_ring
+        where tick_queue = i_queue and tick_id > i_last.tick_id order by tick_queue, tick_id
+    loop
+        exit when i_min_lag is not null and t.tick_time > clock_timestamp() - i_min_lag;
+        if i_min_count is not null or i_min_interval is not null then
+            continue when not coalesce(t.tick_event_seq - i_last.tick_event_seq >= i_min_count, false)
+                      and not coalesce(t.tick_time - i_last.tick_time >= i_min_interval, false);
+            return t;
+        end if;
+        exit when found_any and (i_max_events is null or t.tick_event_seq > last_count);
+        chosen := t;
+        found_any := found_any or t.has_events;
+    end loop;
+    return chosen;
+end;
+$$;
+comment on function pgq._choose_tick(int4, pgq.tick_ring, bigint, interval, bigint, interval) is 'Tick at which the next batch ends';
+
+
+create or replace function pgq._store_tick(t pgq.tick_ring)
+returns void language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._store_tick(1)
+--
+--      Append a tick. The caller holds the queue's tick lock.
+-- ----------------------------------------------------------------------
+begin
+    case pg_sequence_last_value('pgq.tick_ring_phase'::regclass) / 2 % 3
+        when 0 then insert into pgq.tick_ring_0 values (t.*);
+        when 1 then insert into pgq.tick_ring_1 values (t.*);
+        else insert into pgq.tick_ring_2 values (t.*);
+    end case;
+end;
+$$;
+comment on function pgq._store_tick(pgq.tick_ring) is 'Append a tick';

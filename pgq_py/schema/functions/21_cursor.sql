@@ -1,0 +1,164 @@
+-- Cursors: where each consumer stands, without UPDATE.
+--
+-- Every move appends a row; the newest row of a registration is its state. The
+-- registration's own static row is locked by whoever moves its cursor, so within
+-- one registration moves are serial.
+
+create or replace function pgq._cursor(i_sub int4)
+returns pgq.cursor_ring language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._cursor(1)
+--
+--      State of a registration (or, with -queue_id, of a queue's floor).
+--
+--      What is found in the current slot is the newest: generations rise.
+--      Ordered by both columns descending, or the planner walks the primary
+--      key of every registration.
+-- Errors:
+--      PQ012  - it has no row; every registration has one from the start
+-- ----------------------------------------------------------------------
+declare
+    c  pgq.cursor_ring;
+begin
+    case pg_sequence_last_value('pgq.cursor_ring_phase'::regclass) / 2 % 3
+        when 0 then
+            select * into c from pgq.cursor_ring_0 where sub_id = i_sub order by sub_id desc, pos desc limit 1;
+        when 1 then
+            select * into c from pgq.cursor_ring_1 where sub_id = i_sub order by sub_id desc, pos desc limit 1;
+        else
+            select * into c from pgq.cursor_ring_2 where sub_id = i_sub order by sub_id desc, pos desc limit 1;
+    end case;
+    for attempt in 1 .. 10 loop
+        exit when c.sub_id is not null;
+        select * into c from pgq.cursor_ring where sub_id = i_sub order by sub_id desc, pos desc limit 1;
+    end loop;
+    if c.sub_id is null then
+        raise exception 'registration % has no cursor', i_sub using errcode = 'PQ012';
+    end if;
+    return c;
+end;
+$$;
+comment on function pgq._cursor(int4) is 'State of a registration';
+
+
+create or replace function pgq._move_cursor(c pgq.cursor_ring)
+returns void language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._move_cursor(1)
+--
+--      Append the state that follows c.pos. The caller has locked the
+--      registration (or, for a floor, the event ring).
+-- ----------------------------------------------------------------------
+begin
+    c.pos := c.pos + 1;
+    c.at := clock_timestamp();
+    case pg_sequence_last_value('pgq.cursor_ring_phase'::regclass) / 2 % 3
+        when 0 then insert into pgq.cursor_ring_0 values (c.*);
+        when 1 then insert into pgq.cursor_ring_1 values (c.*);
+        else insert into pgq.cursor_ring_2 values (c.*);
+    end case;
+end;
+$$;
+comment on function pgq._move_cursor(pgq.cursor_ring) is 'Append the next state of a registration';
+
+
+create or replace function pgq._place_cursor(c pgq.cursor_ring, t pgq.tick_ring)
+returns void language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._place_cursor(2)
+--
+--      Set a registration to a tick, with no open batch.
+-- ----------------------------------------------------------------------
+begin
+    c.last_tick := t.tick_id;
+    c.lo := t.lo;
+    c.next_tick := null;
+    c.batch_id := null;
+    c.acked := null;
+    c.handed := null;
+    perform pgq._move_cursor(c);
+end;
+$$;
+comment on function pgq._place_cursor(pgq.cursor_ring, pgq.tick_ring) is 'Set a registration to a tick';
+
+
+create or replace function pgq._registration(i_queue_name text, i_consumer_name text)
+returns pgq.registration language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._registration(2)
+--
+--      Look up a registration by names.
+-- Errors:
+--      PQ001  - no such queue
+--      PQ002  - the consumer is not registered on it
+-- ----------------------------------------------------------------------
+declare
+    r  pgq.registration;
+    m  text := format('Not subscriber to queue: %s/%s', coalesce(i_queue_name, 'NULL'), coalesce(i_consumer_name, 'NULL'));
+begin
+    select s.* into r
+        from pgq.queue q
+        join pgq.registration s on s.sub_queue = q.queue_id
+        join pgq.consumer c on c.co_id = s.sub_consumer
+        where q.queue_name = i_queue_name and c.co_name = i_consumer_name;
+    if not found then
+        perform pgq._queue(i_queue_name, m);
+        raise exception '%', m
+            using errcode = 'PQ002', hint = 'Register it with pgq.register_consumer(queue, consumer).';
+    end if;
+    return r;
+end;
+$$;
+comment on function pgq._registration(text, text) is 'Look up a registration by names or raise';
+
+
+create or replace function pgq._lock_registration(i_sub int4)
+returns boolean language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._lock_registration(1)
+--
+--      Lock a registration until the end of the transaction. The state is
+--      to be read afterwards, in a statement of its own.
+-- Returns:
+--      false when it has been removed meanwhile
+-- ----------------------------------------------------------------------
+begin
+    perform from pgq.registration where sub_id = i_sub for update;
+    return found;
+end;
+$$;
+comment on function pgq._lock_registration(int4) is 'Lock a registration';
+
+
+create or replace function pgq._batch_registration(i_batch bigint)
+returns pgq.registration language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._batch_registration(1)
+--
+--      The registration that a batch id was given to, or null. Whether the
+--      batch is still open is for its cursor to say.
+--
+--      The order serves the plan alone: without it, a plan made while the
+--      slot was empty reads the slot from its beginning ever after.
+-- ----------------------------------------------------------------------
+declare
+    sub  int4;
+    r    pgq.registration;
+begin
+    case pg_sequence_last_value('pgq.cursor_ring_phase'::regclass) / 2 % 3
+        when 0 then
+            select sub_id into sub from pgq.cursor_ring_0 where batch_id = i_batch order by batch_id, pos limit 1;
+        when 1 then
+            select sub_id into sub from pgq.cursor_ring_1 where batch_id = i_batch order by batch_id, pos limit 1;
+        else
+            select sub_id into sub from pgq.cursor_ring_2 where batch_id = i_batch order by batch_id, pos limit 1;
+    end case;
+    for attempt in 1 .. 3 loop
+        exit when sub is not null;
+        select sub_id into sub from pgq.cursor_ring where batch_id = i_batch order by batch_id, pos limit 1;
+    end loop;
+    select * into r from pgq.registration where sub_id = sub;
+    return r;
+end;
+$$;
+comment on function pgq._batch_registration(bigint) is 'Registration that a batch was given to';

@@ -1,0 +1,89 @@
+-- send: insert_event under shorter names, for text and jsonb, and in bulk.
+
+create or replace function pgq.send(queue text, type text, data text)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.send(3)
+--
+--      Insert an event; see insert_event(7) for errors.
+-- ----------------------------------------------------------------------
+begin
+    return pgq.insert_event($1, $2, $3);
+end;
+$$;
+comment on function pgq.send(text, text, text) is 'Send an event of a type. Returns its id.';
+
+
+create or replace function pgq.send(queue text, type text, data jsonb)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- as send(text, text, text)
+begin
+    return pgq.insert_event($1, $2, $3::text);
+end;
+$$;
+comment on function pgq.send(text, text, jsonb) is 'Send an event of a type, data as jsonb. Returns its id.';
+
+
+create or replace function pgq.send(queue text, data text)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- as send(text, text, text), without a type
+begin
+    return pgq.insert_event($1, null, $2);
+end;
+$$;
+comment on function pgq.send(text, text) is 'Send an event without a type. Returns its id.';
+
+
+create or replace function pgq.send(queue text, data jsonb)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- as send(text, text, text), without a type
+begin
+    return pgq.insert_event($1, null, $2::text);
+end;
+$$;
+comment on function pgq.send(text, jsonb) is 'Send an event without a type, data as jsonb. Returns its id.';
+
+
+create or replace function pgq.send_batch(queue text, type text, data text[])
+returns bigint[] language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.send_batch(3)
+--
+--      Send many events of one type in one statement.
+--
+-- Parameters:
+--      queue  - name of the queue
+--      type   - type of all of them
+--      data   - one payload per event; null elements are events without data
+-- Returns:
+--      their ids, rising, in the order of data; an empty array for none
+-- Errors:
+--      PQ001, PQ005, 40001 as insert_event(7): all or nothing
+-- ----------------------------------------------------------------------
+declare
+    q    pgq.queue := pgq._queue($1);
+    ids  bigint[];
+begin
+    if q.queue_disable_insert then
+        perform pgq._refuse_disabled('Insert into queue disallowed');
+    end if;
+    execute format('with sent as (insert into pgq.%I (ev_type, ev_data)'
+                   ' select $1, d from unnest($2) with ordinality u(d, nth) order by nth returning ev_id)'
+                   ' select coalesce(array_agg(ev_id order by ev_id), ''{}'') from sent', pgq._current_slot(q))
+        into ids using $2, $3;
+    return ids;
+end;
+$$;
+comment on function pgq.send_batch(text, text, text[]) is
+'Send many events of one type in one statement. Returns their ids in the order given.';
+
+
+create or replace function pgq.send_batch(queue text, type text, data jsonb[])
+returns bigint[] language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- as send_batch(text, text, text[])
+begin
+    return pgq.send_batch($1, $2, $3::text[]);
+end;
+$$;
+comment on function pgq.send_batch(text, text, jsonb[]) is
+'Send many events of one type in one statement, data as jsonb. Returns their ids in the order given.';

@@ -1,0 +1,196 @@
+-- Ticking: the public functions.
+
+create or replace function pgq.ticker(i_queue_name text)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.ticker(1)
+--
+--      Make a tick for the queue if one is due.
+--
+-- Returns:
+--      id of the tick, or null when none was due
+-- Errors:
+--      PQ001 no such queue, PQ004 paused, PQ007 isolation level,
+--      PQ010 restored from another cluster, PQ011 external ticker
+-- Tables touched:
+--      pgq.queue (locked), pgq.tick_ring (insert)
+-- ----------------------------------------------------------------------
+declare
+    q  pgq.queue := pgq._queue(i_queue_name, 'no such queue');
+begin
+    perform pgq._require_read_committed('ticker');
+    perform pgq._require_ticking(q);
+    return pgq._tick_if_due(q, false);
+end;
+$$;
+comment on function pgq.ticker(text) is 'Make a tick for a queue if one is due. Returns its id, or null.';
+
+
+create or replace function pgq.ticker()
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.ticker(0)
+--
+--      Make ticks for all queues where one is due.
+--
+--      In one go. Only if a queue fails, each due queue is tried in a block of
+--      its own, at most 32 a call: a hundred subtransactions would overflow
+--      every snapshot taken meanwhile.
+-- Returns:
+--      number of ticks made; failures are warnings
+-- ----------------------------------------------------------------------
+declare
+    q       pgq.queue;
+    made    bigint := 0;
+    blocks  int4 := 0;
+begin
+    perform pgq._require_read_committed('ticker');
+    begin
+        for q in select * from pgq.queue
+            where not queue_external_ticker and not queue_ticker_paused order by queue_name
+        loop
+            made := made + (pgq._tick_if_due(q, false) is not null)::int;
+        end loop;
+        return made;
+    exception
+        when others then
+            made := 0;
+    end;
+    for q in select * from pgq.queue
+        where not queue_external_ticker and not queue_ticker_paused order by random()
+    loop
+        exit when blocks = 32;
+        begin
+            blocks := blocks + 1;
+            made := made + (pgq._tick_if_due(q, false) is not null)::int;
+        exception
+            when others then
+                raise warning 'queue %: %', q.queue_name, sqlerrm using errcode = sqlstate;
+        end;
+    end loop;
+    return made;
+end;
+$$;
+comment on function pgq.ticker() is 'Make ticks for all queues where one is due. Returns how many.';
+
+
+create or replace function pgq.ticker(i_queue_name text, i_tick_id bigint, i_orig_timestamp timestamptz, i_event_seq bigint)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.ticker(4)
+--
+--      External ticker: make a tick with a given id.
+--
+-- Parameters:
+--      i_queue_name      - a queue with queue_external_ticker
+--      i_tick_id         - its id, greater than the last one's
+--      i_orig_timestamp  - its time
+--      i_event_seq       - the event sequence it stands for
+-- Returns:
+--      i_tick_id
+-- Errors:
+--      PQ001 not such a queue, PQ006 the id does not rise, PQ007, PQ010
+-- ----------------------------------------------------------------------
+declare
+    q     pgq.queue;
+    last  pgq.tick_ring;
+begin
+    perform pgq._require_read_committed('ticker');
+    select * into q from pgq.queue
+        where queue_name = i_queue_name and queue_external_ticker and not queue_ticker_paused for update;
+    if not found then
+        raise exception 'queue not found or ticker disabled: %', i_queue_name using errcode = 'PQ001';
+    end if;
+    last := pgq._newest_tick(q.queue_id);
+    if (i_tick_id > last.tick_id) is not true then
+        raise exception 'tick id % is not greater than the last one, %', i_tick_id, last.tick_id
+            using errcode = 'PQ006', hint = 'Ids of external ticks must rise; nothing was changed.';
+    end if;
+    if i_event_seq > coalesce(pg_sequence_last_value(q.queue_event_seq::regclass), 0) then
+        perform setval(q.queue_event_seq::regclass, i_event_seq);
+    end if;
+    last.tick_id := i_tick_id - 1;
+    return pgq._make_tick(q, last, true, i_orig_timestamp);
+end;
+$$;
+comment on function pgq.ticker(text, bigint, timestamptz, bigint) is 'External ticker: make a tick with a given id. Returns it.';
+
+
+create or replace function pgq.poke(i_queue_name text)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.poke(1)
+--
+--      Make a tick if one is due and nobody else is at it. For consumers that
+--      find nothing while no ticker runs: delivery then goes on without it.
+--
+-- Returns:
+--      id of the tick, or null: none due, paused, or somebody else is ticking
+-- Errors:
+--      PQ001, PQ007, PQ010
+-- ----------------------------------------------------------------------
+declare
+    q  pgq.queue := pgq._queue(i_queue_name, 'no such queue');
+begin
+    perform pgq._require_read_committed('poke');
+    if q.queue_ticker_paused or q.queue_external_ticker then
+        return null;
+    end if;
+    return pgq._tick_if_due(q, true);
+end;
+$$;
+comment on function pgq.poke(text) is 'Make a tick if one is due and nobody else is ticking. Returns its id, or null.';
+
+
+create or replace function pgq.force_tick(i_queue_name text)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.force_tick(1)
+--
+--      Make a tick now, due or not.
+--
+-- Returns:
+--      id of the tick; of the last one when the queue is paused or ticked from outside
+-- Errors:
+--      PQ001, PQ007, PQ010
+-- ----------------------------------------------------------------------
+declare
+    q     pgq.queue := pgq._queue(i_queue_name, 'no such queue');
+    last  pgq.tick_ring;
+begin
+    perform pgq._require_read_committed('force_tick');
+    perform from pgq.queue where queue_id = q.queue_id for update;
+    last := pgq._newest_tick(q.queue_id);
+    if q.queue_ticker_paused or q.queue_external_ticker then
+        return last.tick_id;
+    end if;
+    return pgq._make_tick(q, last, pgq._new_events(q, last));
+end;
+$$;
+comment on function pgq.force_tick(text) is 'Make a tick now, due or not. Returns its id.';
+
+
+create or replace function pgq.queues_due()
+returns setof text language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.queues_due()
+--
+--      Names of the queues for which a tick is due. Reads only.
+--
+--      A queue that cannot be looked at is named too, so that ticking it
+--      shows its error and no other queue suffers.
+-- ----------------------------------------------------------------------
+declare
+    q  pgq.queue;
+begin
+    for q in select * from pgq.queue where not queue_external_ticker and not queue_ticker_paused loop
+        begin
+            continue when pgq._tick_due(q, pgq._newest_tick(q.queue_id)) is null;
+        exception
+            when others then null;
+        end;
+        return next q.queue_name;
+    end loop;
+end;
+$$;
+comment on function pgq.queues_due() is 'Names of the queues for which a tick is due; reads only.';

@@ -1,0 +1,278 @@
+-- Registering, moving and removing consumers. All of it under the lock of the queue's
+-- event ring, which rotation takes too: an uncommitted registration must not be
+-- overtaken by a truncation of the events that it is going to read.
+
+create or replace function pgq._lock_event_ring(i_queue int4, i_message text)
+returns void language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._lock_event_ring(2)
+--
+--      Take the maintenance lock of a queue's event ring, waiting for it.
+-- Errors:
+--      PQ001  - the queue was dropped meanwhile
+-- ----------------------------------------------------------------------
+begin
+    perform from pgq.ring where ring_queue = i_queue for update;
+    if not found then
+        raise exception '%', i_message using errcode = 'PQ001', hint = 'The queue was dropped meanwhile.';
+    end if;
+end;
+$$;
+comment on function pgq._lock_event_ring(int4, text) is 'Take the maintenance lock of a queue''s event ring';
+
+
+create or replace function pgq._seekable_tick(i_queue int4, i_tick bigint)
+returns pgq.tick_ring language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._seekable_tick(2)
+--
+--      A tick that a consumer may be placed at: it is known, and the events
+--      after it are all still there. The caller holds the event ring's lock.
+-- Errors:
+--      PQ008  - no such tick, or its events are gone
+-- ----------------------------------------------------------------------
+declare
+    t  pgq.tick_ring := pgq._find_tick(i_queue, i_tick);
+begin
+    if (t.lo >= (pgq._cursor(-i_queue)).lo) is not true then
+        raise exception 'cannot reposition, tick not found: %', i_tick
+            using errcode = 'PQ008',
+                  hint = 'pgq.seek(queue, consumer, ''earliest'') goes to the first one whose events are all there.';
+    end if;
+    return t;
+end;
+$$;
+comment on function pgq._seekable_tick(int4, bigint) is 'A tick that a consumer may be placed at';
+
+
+create or replace function pgq.register_consumer_at(x_queue_name text, x_consumer_name text, x_tick_pos bigint)
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.register_consumer_at(3)
+--
+--      Register a consumer, or move it when it is registered.
+--
+-- Parameters:
+--      x_queue_name     - queue
+--      x_consumer_name  - consumer, 1 to 128 characters
+--      x_tick_pos       - tick behind which it starts; null: the newest, and
+--                         an existing registration stays where it is
+-- Returns:
+--      1 registered, 0 it was already (and was moved, if a tick was given)
+-- Errors:
+--      PQ001, PQ006 name, PQ007, PQ008 the tick or its events are gone
+-- Tables touched:
+--      pgq.consumer, pgq.registration, pgq.cursor_ring (insert), pgq.ring (locked)
+-- ----------------------------------------------------------------------
+declare
+    q   pgq.queue := pgq._queue(x_queue_name, 'Event queue not created yet');
+    r   pgq.registration;
+    c   pgq.cursor_ring;
+    t   pgq.tick_ring;
+    co  int4;
+begin
+    perform pgq._require_read_committed('register_consumer');
+    perform pgq._check_name('consumer', x_consumer_name);
+    select s.* into r from pgq.registration s join pgq.consumer on co_id = sub_consumer
+        where sub_queue = q.queue_id and co_name = x_consumer_name;
+    if found and x_tick_pos is null then
+        return 0;
+    end if;
+
+    insert into pgq.consumer (co_name) values (x_consumer_name) on conflict do nothing;
+    select co_id into co from pgq.consumer where co_name = x_consumer_name;
+    perform pgq._lock_event_ring(q.queue_id, 'Event queue not created yet');
+    if x_tick_pos is not null then
+        t := pgq._seekable_tick(q.queue_id, x_tick_pos);
+    end if;
+
+    select * into r from pgq.registration where sub_queue = q.queue_id and sub_consumer = co for update;
+    if found then
+        if x_tick_pos is not null then
+            perform pgq._place_cursor(pgq._cursor(r.sub_id), t);
+        end if;
+        return 0;
+    end if;
+    insert into pgq.registration (sub_queue, sub_consumer) values (q.queue_id, co) returning sub_id into c.sub_id;
+    c.pos := 0;
+    perform pgq._place_cursor(c, case when x_tick_pos is null then pgq._newest_tick(q.queue_id) else t end);
+    return 1;
+end;
+$$;
+comment on function pgq.register_consumer_at(text, text, bigint) is
+'Register a consumer behind a tick, or move it there. Returns 1 when it is new.';
+
+
+create or replace function pgq.register_consumer(x_queue_name text, x_consumer_id text)
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- as register_consumer_at(3), at the newest tick
+begin
+    return pgq.register_consumer_at(x_queue_name, x_consumer_id, null);
+end;
+$$;
+comment on function pgq.register_consumer(text, text) is
+'Register a consumer at the queue''s newest tick. Returns 1, or 0 when it is registered already.';
+
+
+create or replace function pgq.unregister_consumer(x_queue_name text, x_consumer_name text)
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.unregister_consumer(2)
+--
+--      Remove a consumer from a queue. Its name stays in pgq.consumer.
+--
+-- Returns:
+--      1, or 0 when it was not registered
+-- Errors:
+--      PQ007
+-- ----------------------------------------------------------------------
+declare
+    r  pgq.registration;
+begin
+    perform pgq._require_read_committed('unregister_consumer');
+    select s.* into r from pgq.registration s
+        join pgq.queue on queue_id = sub_queue join pgq.consumer on co_id = sub_consumer
+        where queue_name = x_queue_name and co_name = x_consumer_name;
+    if not found then
+        return 0;
+    end if;
+    perform pgq._lock_event_ring(r.sub_queue, 'No such queue');
+    delete from pgq.registration where sub_id = r.sub_id;
+    return found::int;
+end;
+$$;
+comment on function pgq.unregister_consumer(text, text) is
+'Remove a consumer from a queue. Returns 1, or 0 when it was not registered.';
+
+
+create or replace function pgq.seek(i_queue_name text, i_consumer_name text, i_tick_id bigint)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.seek(3) with a tick
+--
+--      Place a consumer behind a tick, forwards or back. An open batch is
+--      dropped: its events come again, or are passed.
+--
+-- Returns:
+--      the tick
+-- Errors:
+--      PQ001, PQ002, PQ007, PQ008 the tick or its events are gone
+-- ----------------------------------------------------------------------
+declare
+    r  pgq.registration;
+    t  pgq.tick_ring;
+begin
+    perform pgq._require_read_committed('seek');
+    r := pgq._registration(i_queue_name, i_consumer_name);
+    perform pgq._lock_event_ring(r.sub_queue, 'No such queue');
+    t := pgq._seekable_tick(r.sub_queue, i_tick_id);
+    if not pgq._lock_registration(r.sub_id) then
+        r := pgq._registration(i_queue_name, i_consumer_name);
+    end if;
+    perform pgq._place_cursor(pgq._cursor(r.sub_id), t);
+    return t.tick_id;
+end;
+$$;
+comment on function pgq.seek(text, text, bigint) is 'Place a consumer behind a tick. Returns the tick.';
+
+
+create or replace function pgq._lock_for_seek(i_queue_name text, i_consumer_name text)
+returns int4 language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._lock_for_seek(2)
+--
+--      Locks for a seek that searches the ticks: the event ring's, and the
+--      tick ring's so that none is being moved while they are looked through.
+-- Returns:
+--      the queue's id
+-- ----------------------------------------------------------------------
+declare
+    r  pgq.registration;
+begin
+    perform pgq._require_read_committed('seek');
+    r := pgq._registration(i_queue_name, i_consumer_name);
+    perform pgq._lock_event_ring(r.sub_queue, 'No such queue');
+    perform from pgq.ring where ring_name = 'tick_ring' for update;
+    return r.sub_queue;
+end;
+$$;
+comment on function pgq._lock_for_seek(text, text) is 'Locks for a seek that searches the ticks';
+
+
+create or replace function pgq.seek(i_queue_name text, i_consumer_name text, i_time timestamptz)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.seek(3) with a time
+--
+--      Place a consumer behind the last tick at or before a time: every event
+--      that came after that time is delivered, and a few before it may be.
+--
+-- Returns:
+--      the tick
+-- Errors:
+--      PQ001, PQ002, PQ006 null, PQ007
+--      PQ008  - the events of that time are gone
+-- ----------------------------------------------------------------------
+declare
+    queue  int4 := pgq._lock_for_seek(i_queue_name, i_consumer_name);
+    floor_lo  bigint := (pgq._cursor(-queue)).lo;
+    tick   bigint;
+    first  timestamptz;
+begin
+    if i_time is null then
+        raise exception 'Invalid NULL value' using errcode = 'PQ006', hint = 'Give a time, a tick, ''earliest'' or ''latest''.';
+    end if;
+    select max(tick_id) into tick from pgq.tick_ring
+        where tick_queue = queue and lo >= floor_lo and tick_time <= i_time;
+    if tick is null then
+        select min(tick_time) into first from pgq.tick_ring where tick_queue = queue and lo >= floor_lo;
+        raise exception 'no position at or before %', i_time
+            using errcode = 'PQ008', detail = format('The earliest position is at %s.', first),
+                  hint = 'pgq.seek(queue, consumer, ''earliest'') goes there.';
+    end if;
+    return pgq.seek(i_queue_name, i_consumer_name, tick);
+end;
+$$;
+comment on function pgq.seek(text, text, timestamptz) is
+'Place a consumer behind the last tick at or before a time. Returns the tick.';
+
+
+create or replace function pgq.seek(i_queue_name text, i_consumer_name text, i_target text)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.seek(3) with a word
+--
+--      Place a consumer at 'earliest' (the first tick whose events are all
+--      still there), at 'latest' (the newest tick), or at a tick or a time
+--      written as text.
+--
+-- Returns:
+--      the tick
+-- Errors:
+--      PQ001, PQ002, PQ006 not such a text, PQ007, PQ008
+-- ----------------------------------------------------------------------
+declare
+    queue  int4 := pgq._lock_for_seek(i_queue_name, i_consumer_name);
+    tick   bigint;
+begin
+    if i_target = 'earliest' then
+        select min(tick_id) into tick from pgq.tick_ring
+            where tick_queue = queue and lo >= (select (pgq._cursor(-queue)).lo);
+    elsif i_target = 'latest' then
+        tick := (pgq._newest_tick(queue)).tick_id;
+    elsif i_target ~ '^[0-9]{1,18}$' then
+        tick := i_target::bigint;
+    else
+        begin
+            return pgq.seek(i_queue_name, i_consumer_name, i_target::timestamptz);
+        exception
+            when invalid_datetime_format or datetime_field_overflow then
+                raise exception 'cannot seek to %', coalesce(quote_literal(i_target), 'NULL')
+                    using errcode = 'PQ006', hint = 'Give a time, a tick, ''earliest'' or ''latest''.';
+        end;
+    end if;
+    return pgq.seek(i_queue_name, i_consumer_name, tick);
+end;
+$$;
+comment on function pgq.seek(text, text, text) is
+'Place a consumer at ''earliest'', ''latest'', a tick or a time. Returns the tick.';

@@ -1,0 +1,226 @@
+-- Creating, configuring and dropping queues.
+
+create or replace function pgq.create_queue(i_queue_name text, i_ntables int4)
+returns integer language plpgsql security definer
+set search_path = pg_catalog, pgq, pg_temp set client_min_messages = warning as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.create_queue(2)
+--
+--      Create a queue: its event ring, its produce function, its first tick.
+--
+-- Parameters:
+--      i_queue_name  - 1 to 128 characters, no control characters
+--      i_ntables     - slots of its event ring, 3 to 64: more for a queue
+--                      that keeps consumed events (queue_retention)
+-- Returns:
+--      1 created, 0 it exists already
+-- Errors:
+--      PQ006 name or number, PQ007
+-- ----------------------------------------------------------------------
+declare
+    q     pgq.queue;
+    ring  text;
+    c     pgq.cursor_ring;
+begin
+    perform pgq._require_read_committed('create_queue');
+    perform pgq._check_name('queue', i_queue_name);
+    if (i_ntables between 3 and 64) is not true then
+        raise exception 'the number of slots must be 3 to 64, not %', coalesce(i_ntables::text, 'NULL')
+            using errcode = 'PQ006';
+    end if;
+    if exists (select from pgq.queue where queue_name = i_queue_name) then
+        return 0;
+    end if;
+    insert into pgq.queue (queue_name, queue_ntables) values (i_queue_name, i_ntables)
+        on conflict do nothing returning * into q;
+    if q.queue_id is null then
+        return 0;
+    end if;
+
+    ring := 'event_' || q.queue_id;
+    execute format('create sequence pgq.%I', ring || '_id_seq');
+    execute format('create table pgq.%I (like pgq.event_template including all) inherits (pgq.event_template)', ring);
+    execute format('alter table pgq.%I alter column ev_id set default nextval(%L::regclass)', ring, q.queue_event_seq);
+    perform pgq._declare_ring(ring, 'event', q.queue_id, q.queue_ntables, null);
+    perform pgq._generate_produce(q);
+
+    perform pgq._make_tick(q, (q.queue_id, 0, null, null, null, null, null, null)::pgq.tick_ring, false);
+    -- the floor: generation 1 is the first there is
+    c.sub_id := -q.queue_id;
+    c.pos := 0;
+    c.last_tick := 1;
+    c.lo := 1;
+    perform pgq._move_cursor(c);
+    return 1;
+end;
+$$;
+comment on function pgq.create_queue(text, int4) is
+'Create a queue whose event ring has so many slots. Returns 1, or 0 when it exists.';
+
+
+create or replace function pgq.create_queue(i_queue_name text)
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- as create_queue(2), with three slots
+begin
+    return pgq.create_queue(i_queue_name, 3);
+end;
+$$;
+comment on function pgq.create_queue(text) is 'Create a queue. Returns 1, or 0 when it exists.';
+
+
+create or replace function pgq.drop_queue(x_queue_name text, x_force bool)
+returns integer language plpgsql security definer
+set search_path = pg_catalog, pgq, pg_temp set client_min_messages = warning as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.drop_queue(2)
+--
+--      Drop a queue with its events. Waits for transactions that use them.
+--      Its ticks and cursors go when their rings rotate.
+--
+-- Parameters:
+--      x_queue_name  - the queue
+--      x_force       - also when consumers are registered on it
+-- Returns:
+--      1
+-- Errors:
+--      PQ001, PQ007
+--      PQ009  - consumers are registered and x_force is false
+-- ----------------------------------------------------------------------
+declare
+    q      pgq.queue;
+    names  text;
+begin
+    perform pgq._require_read_committed('drop_queue');
+    q := pgq._queue(x_queue_name, 'No such event queue');
+    perform pgq._lock_event_ring(q.queue_id, 'No such event queue');
+    perform from pgq.queue where queue_id = q.queue_id for update;
+    select string_agg(co_name, ', ' order by co_name) into names
+        from pgq.registration join pgq.consumer on co_id = sub_consumer where sub_queue = q.queue_id;
+    if names is not null and x_force is not true then
+        raise exception 'cannot drop queue, consumers still attached'
+            using errcode = 'PQ009', detail = format('consumers: %s', names),
+                  hint = 'Unregister them, or drop the queue with force.';
+    end if;
+
+    delete from pgq.registration where sub_queue = q.queue_id;
+    execute format('drop function pgq.%I(text, text, text, text, text, text)', 'produce_' || q.queue_id);
+    perform pgq._drop_ring('event_' || q.queue_id);
+    execute format('drop sequence %s', q.queue_event_seq);
+    delete from pgq.queue where queue_id = q.queue_id;
+    return 1;
+end;
+$$;
+comment on function pgq.drop_queue(text, bool) is 'Drop a queue with its events; with force also when consumers are registered. Returns 1.';
+
+
+create or replace function pgq.drop_queue(x_queue_name text)
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- as drop_queue(2), without force
+begin
+    return pgq.drop_queue(x_queue_name, false);
+end;
+$$;
+comment on function pgq.drop_queue(text) is 'Drop a queue with its events; refused while consumers are registered. Returns 1.';
+
+
+create or replace function pgq.set_queue_config(x_queue_name text, x_param_name text, x_param_value text)
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.set_queue_config(3)
+--
+--      Change one setting of a queue.
+--
+-- Parameters:
+--      x_param_name   - ticker_max_count, ticker_max_lag, ticker_idle_period (null: on demand),
+--                       ticker_paused, external_ticker, disable_insert,
+--                       rotation_period (null: never), retention
+--      x_param_value  - as text
+-- Returns:
+--      1
+-- Errors:
+--      PQ001, PQ006 unknown setting, or a value it cannot have
+-- ----------------------------------------------------------------------
+declare
+    col   text := 'queue_' || x_param_name;
+    kind  text;
+begin
+    if x_queue_name is null or x_param_name is null then
+        raise exception 'Invalid NULL value' using errcode = 'PQ006';
+    end if;
+    perform pgq._queue(x_queue_name, 'No such event queue');
+    kind := case
+        when x_param_name in ('ticker_max_count') then 'int4'
+        when x_param_name in ('ticker_max_lag', 'ticker_idle_period', 'rotation_period', 'retention') then 'interval'
+        when x_param_name in ('ticker_paused', 'external_ticker', 'disable_insert') then 'boolean' end;
+    if kind is null then
+        raise exception 'cannot change parameter "%"', x_param_name
+            using errcode = 'PQ006',
+                  hint = 'Settings: ticker_max_count, ticker_max_lag, ticker_idle_period, ticker_paused,'
+                         ' external_ticker, disable_insert, rotation_period, retention.';
+    end if;
+    begin
+        execute format('update pgq.queue set %I = $1::%s where queue_name = $2', col, kind)
+            using x_param_value, x_queue_name;
+    exception
+        when data_exception or check_violation or not_null_violation then
+            raise exception 'parameter "%" cannot be %', x_param_name, coalesce(quote_literal(x_param_value), 'NULL')
+                using errcode = 'PQ006', detail = sqlerrm, hint = case kind
+                    when 'int4' then 'Allowed: 1 to 2147483647, or NULL.'
+                    when 'boolean' then 'Allowed: true, false.'
+                    else 'Allowed: an interval from 0 to 1 day for ticker_max_lag, to 10 years for the others;'
+                         ' NULL for all but retention.' end;
+    end;
+    return 1;
+end;
+$$;
+comment on function pgq.set_queue_config(text, text, text) is 'Change one setting of a queue. Returns 1.';
+
+
+create or replace function pgq._set_paused(i_queue_name text, i_paused boolean)
+returns integer language plpgsql as $$
+-- 1 when the setting changed, 0 when it was so already; PQ001
+begin
+    perform pgq._queue(i_queue_name);
+    update pgq.queue set queue_ticker_paused = i_paused
+        where queue_name = i_queue_name and queue_ticker_paused <> i_paused;
+    return found::int;
+end;
+$$;
+comment on function pgq._set_paused(text, boolean) is 'Pause or resume a queue';
+
+
+create or replace function pgq.pause_queue(i_queue_name text)
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.pause_queue(1)
+--
+--      Stop ticks on a queue: consumers get what is ticked already and then
+--      nothing; events are taken and kept.
+-- Returns:
+--      1, or 0 when it was paused
+-- Errors:
+--      PQ001
+-- ----------------------------------------------------------------------
+begin
+    return pgq._set_paused(i_queue_name, true);
+end;
+$$;
+comment on function pgq.pause_queue(text) is 'Pause delivery; events are taken and kept. Returns 1, or 0 when it was paused.';
+
+
+create or replace function pgq.resume_queue(i_queue_name text)
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.resume_queue(1)
+--
+--      Undo pause_queue.
+-- Returns:
+--      1, or 0 when it was not paused
+-- Errors:
+--      PQ001
+-- ----------------------------------------------------------------------
+begin
+    return pgq._set_paused(i_queue_name, false);
+end;
+$$;
+comment on function pgq.resume_queue(text) is 'Resume delivery. Returns 1, or 0 when it was not paused.';

@@ -1,0 +1,196 @@
+"""The values that calls return.
+
+They are plain and frozen. Every dataclass mirrors one database function: its fields are that function's columns, in
+name and order, so that psycopg's `class_row` builds it and PgQ's documentation explains it. Times are aware datetimes,
+of the database's clock.
+
+Event alone is a NamedTuple: a batch has many thousands, and psycopg's rows become tuples at no cost.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, NewType
+
+__all__ = [
+    "BatchId",
+    "BatchInfo",
+    "ConsumerInfo",
+    "Event",
+    "EventId",
+    "NewEvent",
+    "OpenBatch",
+    "QueueInfo",
+    "RingBlocker",
+    "RingInfo",
+    "Tick",
+    "TickId",
+    "Txid",
+]
+
+EventId = NewType("EventId", int)
+BatchId = NewType("BatchId", int)
+TickId = NewType("TickId", int)
+Txid = NewType("Txid", int)
+"""A 64-bit transaction id of the cluster, epoch included."""
+
+
+class Event(NamedTuple):
+    """One event, in the column order of every function that returns events.
+
+    `txid` is the producer's top-level transaction; `retry` is None or 0 for a first delivery, else how many came
+    before.
+    """
+
+    id: EventId
+    time: datetime
+    txid: Txid
+    retry: int | None
+    type: str | None
+    data: str | None
+    extra1: str | None = None
+    extra2: str | None = None
+    extra3: str | None = None
+    extra4: str | None = None
+
+    @property
+    def json(self) -> Any:
+        """`data` decoded as JSON on each access; None when there is no data.
+
+        Raises json.JSONDecodeError when it is not JSON.
+        """
+        return None if self.data is None else json.loads(self.data)
+
+
+class NewEvent(NamedTuple):
+    """One event to be sent in bulk, where more than its data varies. A plain tuple in this order does as well.
+
+    `data` is text, or a value that becomes JSON.
+    """
+
+    type: str | None
+    data: Any
+    extra1: str | None = None
+    extra2: str | None = None
+    extra3: str | None = None
+    extra4: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A point between committed transactions of one queue: any two bound a batch.
+
+    `event_seq` is the newest event id known then.
+    """
+
+    tick_id: TickId
+    tick_time: datetime
+    tick_event_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenBatch:
+    """A batch opened for a consumer (`next_batch_info`, `open_batch`): what is visible at `cur_tick_id` and was not at
+    `prev_tick_id`.
+
+    `position` is the last event id acknowledged inside the batch, None when none is.
+    """
+
+    batch_id: BatchId
+    cur_tick_id: TickId
+    prev_tick_id: TickId
+    cur_tick_time: datetime
+    prev_tick_time: datetime
+    cur_tick_event_seq: int
+    prev_tick_event_seq: int
+    position: EventId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchInfo:
+    """An open batch as seen from outside (`get_batch_info`). `lag` is the age of its newest tick."""
+
+    queue_name: str
+    consumer_name: str
+    batch_start: datetime
+    batch_end: datetime
+    prev_tick_id: TickId
+    tick_id: TickId
+    lag: timedelta
+    seq_start: int
+    seq_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """A queue's settings and pulse (`get_queue_info`).
+
+    `ev_new` counts events since the last tick; `ev_per_sec` is recent and None when idle.
+    """
+
+    queue_name: str
+    queue_ntables: int
+    queue_cur_table: int
+    queue_rotation_period: timedelta
+    queue_switch_time: datetime
+    queue_external_ticker: bool
+    queue_ticker_paused: bool
+    queue_ticker_max_count: int
+    queue_ticker_max_lag: timedelta
+    queue_ticker_idle_period: timedelta
+    ticker_lag: timedelta | None
+    ev_per_sec: float | None
+    ev_new: int | None
+    last_tick_id: TickId | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerInfo:
+    """A consumer on a queue (`get_consumer_info`).
+
+    `lag` is how old its position is, `last_seen` how long ago it called.
+    """
+
+    queue_name: str
+    consumer_name: str
+    lag: timedelta
+    last_seen: timedelta
+    last_tick: TickId
+    current_batch: BatchId | None
+    next_tick: TickId | None
+    pending_events: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RingInfo:
+    """A ring's state (`ring_info`): which generation is written, how often and why a rotation step was skipped.
+
+    Global rings have no queue.
+    """
+
+    ring: str
+    queue_name: str | None
+    generation: int
+    closed: bool
+    slots: int
+    bytes: int
+    switched_at: datetime | None
+    skipped: int
+    last_skip: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RingBlocker:
+    """Who keeps a rotation step from its lock (`ring_blockers`). A prepared transaction has a `gid` and no process."""
+
+    ring: str
+    slot: str
+    pid: int | None
+    gid: str | None
+    usename: str | None
+    datname: str | None
+    application_name: str | None
+    mode: str
+    age: timedelta | None
