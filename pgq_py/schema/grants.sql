@@ -29,29 +29,24 @@ grant usage on schema pgq to public;
 
 do $$
 declare
-    f        record;
-    r        record;
-    readers  text[] := '{register_consumer,register_consumer_at,unregister_consumer,next_batch,next_batch_info,next_batch_custom,open_batch,batch_event_sql,batch_event_tables,get_batch_events,get_batch_cursor,get_batch_info,finish_batch,receive,ack,seek,force_tick,poke}';
-    writers  text[] := '{insert_event,send,send_batch,producer_function,current_event_table}';
-    public   text[] := '{version,get_queue_info,get_consumer_info,ring_info}';
-    has      text[] := array(select rolname::text from pg_roles where rolname in ('pgq_reader', 'pgq_writer', 'pgq_admin'));
+    role  text;
+    fn    text;
+    r     record;
+    has   text[] := array(select rolname::text from pg_roles where rolname in ('pgq_reader', 'pgq_writer', 'pgq_admin'));
 begin
     revoke all on all functions in schema pgq from public;
-    for f in select p.oid::regprocedure::text as sig, p.proname::text as name from pg_proc p
-             where p.pronamespace = 'pgq'::regnamespace and p.prokind = 'f' loop
-        if f.name = any (public) then
-            execute format('grant execute on function %s to public', f.sig);
-        end if;
-        if f.name = any (readers) and 'pgq_reader' = any (has) then
-            execute format('grant execute on function %s to pgq_reader', f.sig);
-        end if;
-        if (f.name = any (writers) or f.name ~ '^produce_[0-9]+$') and 'pgq_writer' = any (has) then
-            execute format('grant execute on function %s to pgq_writer', f.sig);
-        end if;
-        if f.name !~ '^_' and 'pgq_admin' = any (has) then
-            execute format('grant execute on function %s to pgq_admin', f.sig);
-        end if;
+    foreach role in array has || 'public'::text loop
+        for fn in select * from pgq._functions_for(role) loop
+            execute format('grant execute on function %s to ' || case when role = 'public' then role else '%I' end, fn, role);
+        end loop;
     end loop;
+    if 'pgq_writer' = any (has) then
+        for fn in select p.oid::regprocedure::text from pg_proc p
+                  where p.pronamespace = 'pgq'::regnamespace and p.proname ~ '^produce_[0-9]+$' loop
+            execute format('grant execute on function %s to pgq_writer', fn);
+        end loop;
+        grant select (queue_id, queue_name) on pgq.queue to pgq_writer;
+    end if;
 
     for r in select ring_name from pgq.ring where ring_kind = 'event' loop
         perform pgq._grant_ring(r.ring_name);
@@ -61,7 +56,8 @@ begin
     end if;
     if 'pgq_admin' = any (has) then
         grant select, update on pgq.queue to pgq_admin;
-        grant select on pgq.consumer, pgq.registration, pgq.tick, pgq.subscription, pgq.event_template, pgq.ring, pgq.migration to pgq_admin;
+        grant select on pgq.consumer, pgq.registration, pgq.tick, pgq.subscription, pgq.event_template, pgq.ring,
+            pgq.consume_grant, pgq.migration to pgq_admin;
     end if;
 end;
 $$;

@@ -97,14 +97,15 @@ declare
     oldest  bigint;
     slot    text;
 begin
+    -- Generations below 0 never were, but a refused insert can have left rows in their slots.
     select min(old) into oldest
-        from generate_series(greatest(g - r.ring_slots + 1, 0), g - 1) old
-        where pgq._slot_bytes(pgq._slot(r.ring_name, r.ring_slots, old)) > 0;
+        from generate_series(g - r.ring_slots + 1, g - 1) old
+        where pgq._slot_bytes(pgq._slot(r.ring_name, r.ring_slots, old + r.ring_slots)) > 0;
     if oldest is null then
         return null;
     end if;
 
-    slot := pgq._slot(r.ring_name, r.ring_slots, oldest);
+    slot := pgq._slot(r.ring_name, r.ring_slots, oldest + r.ring_slots);
     if r.ring_kind = 'event' then
         if not pgq._events_dead(r.ring_queue, oldest) then
             return 'waiting';
@@ -137,9 +138,9 @@ returns text language plpgsql as $$
 --      Make the next slot current, if it is empty and the current one holds
 --      anything and is large or old enough.
 --
---      Not in the transaction that truncated the next slot: setval outlives a
---      rollback, TRUNCATE does not, and a slot full of old cursors would be
---      the current one.
+--      Not in the transaction that truncated the next slot, or evacuated the
+--      previous one: setval outlives a rollback, TRUNCATE does not, and a slot
+--      full of old cursors would be the current one, or left behind it.
 --
 --      A stalled writer may still have rows in the next slot that were or
 --      will be refused; they are dead and do not matter.
@@ -147,14 +148,15 @@ returns text language plpgsql as $$
 --      switched, or null when it is not time or not possible
 -- ----------------------------------------------------------------------
 declare
-    g      bigint := v / 2;
-    next   text := pgq._slot(r.ring_name, r.ring_slots, g + 1);
-    bytes  bigint := pgq._slot_bytes(pgq._slot(r.ring_name, r.ring_slots, g));
+    g         bigint := v / 2;
+    previous  text := pgq._slot(r.ring_name, r.ring_slots, g - 1);
+    next      text := pgq._slot(r.ring_name, r.ring_slots, g + 1);
+    bytes     bigint := pgq._slot_bytes(pgq._slot(r.ring_name, r.ring_slots, g));
 begin
-    if bytes = 0 or pgq._slot_bytes(next) > 0 then
+    if bytes = 0 or pgq._slot_bytes(next) > 0 or not (i_force or pgq._switch_due(r, bytes)) then
         return null;
     end if;
-    if not (i_force or pgq._switch_due(r, bytes)) or pgq._holds_lock(next, 'AccessExclusiveLock') then
+    if pgq._holds_lock(next, 'AccessExclusiveLock') or pgq._holds_lock(previous, 'AccessExclusiveLock') then
         return null;
     end if;
     perform setval(format('pgq.%I', r.ring_name || '_phase')::regclass, v + 1),

@@ -91,9 +91,11 @@ returns pgq.registration language plpgsql as $$
 -- Errors:
 --      PQ001  - no such queue
 --      PQ002  - the consumer is not registered on it
+--      42501  - the caller may not act for it
 -- ----------------------------------------------------------------------
 declare
     r  pgq.registration;
+    e  text;
     m  text := format('Not subscriber to queue: %s/%s', coalesce(i_queue_name, 'NULL'), coalesce(i_consumer_name, 'NULL'));
 begin
     select s.* into r
@@ -103,9 +105,15 @@ begin
         where q.queue_name = i_queue_name and c.co_name = i_consumer_name;
     if not found then
         perform pgq._queue(i_queue_name, m);
+        select format('It was evicted at %s, %s behind; events after tick %s were not delivered to it.',
+                      evicted_at, lag, last_tick) into e
+            from pgq.eviction join pgq.queue using (queue_id)
+            where queue_name = i_queue_name and consumer_name = i_consumer_name;
         raise exception '%', m
-            using errcode = 'PQ002', hint = 'Register it with pgq.register_consumer(queue, consumer).';
+            using errcode = 'PQ002', detail = coalesce(e, ''),
+                  hint = 'Register it with pgq.register_consumer(queue, consumer).';
     end if;
+    perform pgq._require_consume(r.sub_queue, i_consumer_name);
     return r;
 end;
 $$;

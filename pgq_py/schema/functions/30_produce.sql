@@ -34,10 +34,13 @@ begin
         returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $b$
         begin %s
             case pg_sequence_last_value(%L::regclass) / 2 %% %s %s end case;
+            if pg_sequence_last_value('pgq.wake_deadline'::regclass) > 0 then
+                perform pgq._wake(%s);
+            end if;
             return currval(%L::regclass);
         end; $b$ $f$,
         'produce_' || q.queue_id, refusal, format('pgq.%I', ring || '_phase'), q.queue_ntables, branches,
-        q.queue_event_seq);
+        q.queue_id, q.queue_event_seq);
     execute format('comment on function %s is %L', fn, 'Insert an event into one queue; generated');
     execute format('revoke all on function %s from public', fn);
     perform pgq._grant_function(fn, 'pgq_writer');
@@ -110,12 +113,15 @@ comment on function pgq.producer_function(text) is
 create or replace function pgq.insert_event(
     queue_name text, ev_type text, ev_data text,
     ev_extra1 text, ev_extra2 text, ev_extra3 text, ev_extra4 text)
-returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+returns bigint language plpgsql as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.insert_event(7)
 --
 --      Insert an event into a queue, in the caller's transaction, at any
 --      isolation level.
+--
+--      SECURITY INVOKER: the right to produce is EXECUTE on the queue's own
+--      function, and PostgreSQL checks it where that is called.
 --
 -- Parameters:
 --      queue_name     - name of the queue
@@ -128,6 +134,7 @@ returns bigint language plpgsql security definer set search_path = pg_catalog, p
 --      PQ001  - no such queue
 --      PQ005  - the queue refuses inserts
 --      40001  - the ring rotated twice in between; repeat the transaction
+--      42501  - the caller may not produce into this queue
 -- Tables touched:
 --      the queue's current slot
 -- ----------------------------------------------------------------------
@@ -137,7 +144,7 @@ declare
 begin
     select q.queue_id into nr from pgq.queue q where q.queue_name = $1;
     if nr is null then
-        perform pgq._queue($1);
+        perform pgq.producer_function($1);  -- raises
     end if;
     execute 'select pgq.produce_' || nr || '($1, $2, $3, $4, $5, $6)' into id using $2, $3, $4, $5, $6, $7;
     return id;
@@ -148,12 +155,12 @@ comment on function pgq.insert_event(text, text, text, text, text, text, text) i
 
 
 create or replace function pgq.insert_event(queue_name text, ev_type text, ev_data text)
-returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+returns bigint language plpgsql as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.insert_event(3)
 --
 --      As insert_event(7), without extra fields. Written out, not passed on:
---      a second SECURITY DEFINER call would cost a tenth of the rate.
+--      a second call would cost a tenth of the rate.
 -- ----------------------------------------------------------------------
 declare
     id   bigint;
@@ -161,7 +168,7 @@ declare
 begin
     select q.queue_id into nr from pgq.queue q where q.queue_name = $1;
     if nr is null then
-        perform pgq._queue($1);
+        perform pgq.producer_function($1);  -- raises
     end if;
     execute 'select pgq.produce_' || nr || '($1, $2, null, null, null, null)' into id using $2, $3;
     return id;
@@ -201,6 +208,7 @@ begin
                    ' ev_extra1, ev_extra2, ev_extra3, ev_extra4) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)',
                    pgq._current_slot(q))
         using id, coalesce($3, now()), $4, $5, $6, $7, $8, $9, $10, $11;
+    perform pgq._wake(q.queue_id);
     return id;
 end;
 $$;
@@ -239,6 +247,7 @@ returns text language plpgsql security definer set search_path = pg_catalog, pgq
 declare
     q  pgq.queue := pgq._queue(x_queue_name, 'Event queue not found');
 begin
+    perform pgq._require_produce(q.queue_id);
     if q.queue_disable_insert then
         perform pgq._refuse_disabled('Writing to queue disabled');
     end if;

@@ -1,7 +1,7 @@
 -- send: insert_event under shorter names, for text and jsonb, and in bulk.
 
 create or replace function pgq.send(queue text, type text, data text)
-returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+returns bigint language plpgsql as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.send(3)
 --
@@ -15,7 +15,7 @@ comment on function pgq.send(text, text, text) is 'Send an event of a type. Retu
 
 
 create or replace function pgq.send(queue text, type text, data jsonb)
-returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+returns bigint language plpgsql as $$
 -- as send(text, text, text)
 begin
     return pgq.insert_event($1, $2, $3::text);
@@ -25,7 +25,7 @@ comment on function pgq.send(text, text, jsonb) is 'Send an event of a type, dat
 
 
 create or replace function pgq.send(queue text, data text)
-returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+returns bigint language plpgsql as $$
 -- as send(text, text, text), without a type
 begin
     return pgq.insert_event($1, null, $2);
@@ -35,7 +35,7 @@ comment on function pgq.send(text, text) is 'Send an event without a type. Retur
 
 
 create or replace function pgq.send(queue text, data jsonb)
-returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+returns bigint language plpgsql as $$
 -- as send(text, text, text), without a type
 begin
     return pgq.insert_event($1, null, $2::text);
@@ -64,6 +64,7 @@ declare
     q    pgq.queue := pgq._queue($1);
     ids  bigint[];
 begin
+    perform pgq._require_produce(q.queue_id);
     if q.queue_disable_insert then
         perform pgq._refuse_disabled('Insert into queue disallowed');
     end if;
@@ -71,6 +72,7 @@ begin
                    ' select $1, d from unnest($2) with ordinality u(d, nth) order by nth returning ev_id)'
                    ' select coalesce(array_agg(ev_id order by ev_id), ''{}'') from sent', pgq._current_slot(q))
         into ids using $2, $3;
+    perform pgq._wake(q.queue_id);
     return ids;
 end;
 $$;
@@ -79,7 +81,7 @@ comment on function pgq.send_batch(text, text, text[]) is
 
 
 create or replace function pgq.send_batch(queue text, type text, data jsonb[])
-returns bigint[] language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+returns bigint[] language plpgsql as $$
 -- as send_batch(text, text, text[])
 begin
     return pgq.send_batch($1, $2, $3::text[]);

@@ -5,6 +5,34 @@
 -- does not show, but an earlier slot may still get, are in slots from lo on; what it
 -- shows is in slots up to hi.
 
+create or replace function pgq._require_same_cluster(i_last pgq.tick_ring, i_now pg_snapshot)
+returns void language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._require_same_cluster(2)
+--
+--      Refuse to go on from a tick of another cluster. Its transaction ids
+--      are ahead of ours, so that no event would ever look new: delivery
+--      would stop without a word.
+--
+-- Parameters:
+--      i_last  - last tick of a queue
+--      i_now   - a snapshot taken since it was read
+-- Errors:
+--      PQ010   - the cluster's transaction ids are behind those of the tick
+-- ----------------------------------------------------------------------
+begin
+    if pg_snapshot_xmax(i_now) < pg_snapshot_xmax(i_last.tick_snapshot) then
+        raise exception 'Invalid PgQ state: last tick has xmax=%, the cluster is at %',
+                pg_snapshot_xmax(i_last.tick_snapshot), pg_snapshot_xmax(i_now)
+            using errcode = 'PQ010',
+                  detail = 'The database was restored from a dump of another cluster; its positions mean nothing here. Nothing was changed.',
+                  hint = 'Keep the ticker stopped and restore a physical backup, or start the queue anew.';
+    end if;
+end;
+$$;
+comment on function pgq._require_same_cluster(pgq.tick_ring, pg_snapshot) is 'Refuse to go on from a tick of another cluster';
+
+
 create or replace function pgq._new_events(q pgq.queue, i_last pgq.tick_ring)
 returns boolean language plpgsql as $$
 -- ----------------------------------------------------------------------
@@ -20,6 +48,8 @@ returns boolean language plpgsql as $$
 --         has millions of rows that an index scan would visit to find each
 --         of them invisible.
 --      3. order by .. limit 1, or a slot without statistics is read in full.
+-- Errors:
+--      PQ010  - the last tick is of another cluster
 -- ----------------------------------------------------------------------
 declare
     ring   text := 'event_' || q.queue_id;
@@ -30,6 +60,7 @@ declare
     late   xid8[];
     hit    boolean;
 begin
+    perform pgq._require_same_cluster(i_last, now_s);
     for g in i_last.lo .. pgq._phase(ring) / 2 loop
         continue when pgq._slot_bytes(pgq._slot(ring, q.queue_ntables, g)) = 0;
         if lows is null then
@@ -154,7 +185,9 @@ returns bigint language plpgsql as $$
 --
 --      Append a tick. The caller holds the tick lock and has read the last
 --      tick after it. Three statements, in this order: phase, snapshot, phase.
---      Its time is i_time, or now, but never before the last tick's.
+--      Its time is i_time, or now, but never before the last tick's. Consumers
+--      that LISTEN on pgq_tick_<queue id> are woken when it commits; not by the
+--      first tick, so that create_queue can be part of a prepared transaction.
 -- Returns:
 --      id of the tick
 -- Errors:
@@ -170,13 +203,7 @@ begin
     v1 := pgq._phase(ring);
     select pg_current_snapshot() into s;
     v2 := pgq._phase(ring);
-    if pg_snapshot_xmax(s) < pg_snapshot_xmax(i_last.tick_snapshot) then
-        raise exception 'Invalid PgQ state: last tick has xmax=%, the cluster is at %',
-                pg_snapshot_xmax(i_last.tick_snapshot), pg_snapshot_xmax(s)
-            using errcode = 'PQ010',
-                  detail = 'The database was restored from a dump of another cluster; its positions mean nothing here. Nothing was changed.',
-                  hint = 'Keep the ticker stopped and restore a physical backup, or start the queue anew.';
-    end if;
+    perform pgq._require_same_cluster(i_last, s);
 
     t.tick_queue := q.queue_id;
     t.tick_id := coalesce(i_last.tick_id, 0) + 1;
@@ -187,6 +214,9 @@ begin
     t.hi := v2 / 2;
     t.has_events := i_has_events;
     perform pgq._store_tick(t);
+    if t.tick_id > 1 then
+        perform pg_notify('pgq_tick_' || q.queue_id, t.tick_id::text);
+    end if;
     return t.tick_id;
 end;
 $$;

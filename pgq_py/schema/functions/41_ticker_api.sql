@@ -89,7 +89,7 @@ returns bigint language plpgsql security definer set search_path = pg_catalog, p
 -- Returns:
 --      i_tick_id
 -- Errors:
---      PQ001 not such a queue, PQ006 the id does not rise, PQ007, PQ010
+--      PQ001 not such a queue, PQ006 the id does not rise or the time is infinite, PQ007, PQ010
 -- ----------------------------------------------------------------------
 declare
     q     pgq.queue;
@@ -105,6 +105,10 @@ begin
     if (i_tick_id > last.tick_id) is not true then
         raise exception 'tick id % is not greater than the last one, %', i_tick_id, last.tick_id
             using errcode = 'PQ006', hint = 'Ids of external ticks must rise; nothing was changed.';
+    end if;
+    if not isfinite(i_orig_timestamp) then
+        raise exception 'tick time cannot be %', i_orig_timestamp
+            using errcode = 'PQ006', hint = 'Tick times never go back, so no later tick could have a time.';
     end if;
     if i_event_seq > coalesce(pg_sequence_last_value(q.queue_event_seq::regclass), 0) then
         perform setval(q.queue_event_seq::regclass, i_event_seq);
@@ -133,6 +137,7 @@ declare
     q  pgq.queue := pgq._queue(i_queue_name, 'no such queue');
 begin
     perform pgq._require_read_committed('poke');
+    perform pgq._require_consume(q.queue_id, null);
     if q.queue_ticker_paused or q.queue_external_ticker then
         return null;
     end if;
@@ -159,6 +164,7 @@ declare
     last  pgq.tick_ring;
 begin
     perform pgq._require_read_committed('force_tick');
+    perform pgq._require_consume(q.queue_id, null);
     perform from pgq.queue where queue_id = q.queue_id for update;
     last := pgq._newest_tick(q.queue_id);
     if q.queue_ticker_paused or q.queue_external_ticker then
@@ -170,20 +176,25 @@ $$;
 comment on function pgq.force_tick(text) is 'Make a tick now, due or not. Returns its id.';
 
 
-create or replace function pgq.queues_due()
+create or replace function pgq.queues_due(i_queues text[] default null)
 returns setof text language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
 -- ----------------------------------------------------------------------
--- Function: pgq.queues_due()
+-- Function: pgq.queues_due(1)
 --
 --      Names of the queues for which a tick is due. Reads only.
 --
 --      A queue that cannot be looked at is named too, so that ticking it
 --      shows its error and no other queue suffers.
+-- Parameters:
+--      i_queues  - look at these only; null: at all
 -- ----------------------------------------------------------------------
 declare
     q  pgq.queue;
 begin
-    for q in select * from pgq.queue where not queue_external_ticker and not queue_ticker_paused loop
+    for q in select * from pgq.queue
+        where not queue_external_ticker and not queue_ticker_paused
+          and (i_queues is null or queue_name = any (i_queues))
+    loop
         begin
             continue when pgq._tick_due(q, pgq._newest_tick(q.queue_id)) is null;
         exception
@@ -193,4 +204,5 @@ begin
     end loop;
 end;
 $$;
-comment on function pgq.queues_due() is 'Names of the queues for which a tick is due; reads only.';
+comment on function pgq.queues_due(text[]) is
+'Names of the queues, of those given or of all (null), for which a tick is due; reads only.';

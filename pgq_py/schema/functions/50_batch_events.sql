@@ -14,7 +14,9 @@ returns text language plpgsql as $$
 --         at a and is not at b is a list. A long transaction elsewhere never
 --         widens the range.
 --      2. Only slots a.lo .. b.hi: a reader of any other would delay its
---         TRUNCATE, and a scan of the parent locks them all.
+--         TRUNCATE, and a scan of the parent locks them all. Each slot once:
+--         the ring passes a slot that VACUUM found to hold aborted rows only,
+--         and then there are more generations than slots.
 --      3. Ticks are written in as constants: nothing else is read, and the
 --         planner sees a narrow range where it has no statistics.
 --      The rows of a window come in ev_id order, whatever transaction they are
@@ -40,7 +42,7 @@ begin
     if i_after is not null then
         filter := filter || format(' and ev_id > %s', i_after);
     end if;
-    for g in a.lo .. b.hi loop
+    for g in greatest(a.lo, b.hi - q.queue_ntables + 1) .. b.hi loop
         slot := pgq._slot('event_' || q.queue_id, q.queue_ntables, g);
         parts := parts || (format(fields || 'ev_txid >= %L::xid8 and ev_txid < %L::xid8'
                                   ' and pg_visible_in_snapshot(ev_txid, %L::pg_snapshot)',
@@ -64,12 +66,14 @@ returns pgq.cursor_ring language plpgsql as $$
 --      State of the registration that has this batch open.
 -- Errors:
 --      PQ003  - it was never given out, or is finished
+--      42501  - the caller may not act for its consumer
 -- ----------------------------------------------------------------------
 declare
     r  pgq.registration := pgq._batch_registration(i_batch);
     c  pgq.cursor_ring;
 begin
     if r.sub_id is not null then
+        perform pgq._require_consume_as(r);
         c := pgq._cursor(r.sub_id);
         if c.batch_id = i_batch then
             return c;
@@ -125,14 +129,16 @@ returns setof text language plpgsql security definer set search_path = pg_catalo
 --      PQ003, PQ007
 -- ----------------------------------------------------------------------
 declare
-    c  pgq.cursor_ring;
-    q  pgq.queue;
+    c   pgq.cursor_ring;
+    q   pgq.queue;
+    hi  bigint;
 begin
     perform pgq._require_read_committed('reading a batch');
     c := pgq._open_cursor(x_batch_id);
     select * into q from pgq.queue
         where queue_id = (select sub_queue from pgq.registration where sub_id = c.sub_id);
-    for g in c.lo .. (pgq._cursor_tick(q.queue_id, c.next_tick)).hi loop
+    hi := (pgq._cursor_tick(q.queue_id, c.next_tick)).hi;
+    for g in greatest(c.lo, hi - q.queue_ntables + 1) .. hi loop
         return next 'pgq.' || pgq._slot('event_' || q.queue_id, q.queue_ntables, g);
     end loop;
 end;

@@ -178,7 +178,7 @@ returns integer language plpgsql security definer set search_path = pg_catalog, 
 -- Returns:
 --      1, or 0 with a warning when the batch is not open (any more)
 -- Errors:
---      PQ007
+--      PQ007, 42501
 -- Tables touched:
 --      pgq.registration (locked), pgq.cursor_ring (insert)
 -- ----------------------------------------------------------------------
@@ -188,6 +188,7 @@ declare
 begin
     perform pgq._require_read_committed('finish_batch');
     r := pgq._batch_registration(x_batch_id);
+    perform pgq._require_consume_as(r);
     if r.sub_id is not null and pgq._lock_registration(r.sub_id) then
         c := pgq._cursor(r.sub_id);
         if c.batch_id = x_batch_id then

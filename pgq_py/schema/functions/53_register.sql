@@ -69,10 +69,12 @@ declare
     r   pgq.registration;
     c   pgq.cursor_ring;
     t   pgq.tick_ring;
+    e   pgq.eviction;
     co  int4;
 begin
     perform pgq._require_read_committed('register_consumer');
     perform pgq._check_name('consumer', x_consumer_name);
+    perform pgq._require_consume(q.queue_id, x_consumer_name);
     select s.* into r from pgq.registration s join pgq.consumer on co_id = sub_consumer
         where sub_queue = q.queue_id and co_name = x_consumer_name;
     if found and x_tick_pos is null then
@@ -92,6 +94,11 @@ begin
             perform pgq._place_cursor(pgq._cursor(r.sub_id), t);
         end if;
         return 0;
+    end if;
+    delete from pgq.eviction where queue_id = q.queue_id and consumer_name = x_consumer_name returning * into e;
+    if found then
+        raise warning 'consumer % was evicted from queue % at %: events after tick % were not delivered to it',
+            x_consumer_name, x_queue_name, e.evicted_at, e.last_tick;
     end if;
     insert into pgq.registration (sub_queue, sub_consumer) values (q.queue_id, co) returning sub_id into c.sub_id;
     c.pos := 0;
@@ -136,6 +143,7 @@ begin
     if not found then
         return 0;
     end if;
+    perform pgq._require_consume(r.sub_queue, x_consumer_name);
     perform pgq._lock_event_ring(r.sub_queue, 'No such queue');
     delete from pgq.registration where sub_id = r.sub_id;
     return found::int;
@@ -199,6 +207,78 @@ $$;
 comment on function pgq._lock_for_seek(text, text) is 'Locks for a seek that searches the ticks';
 
 
+create or replace function pgq._tick_at(i_queue int4, i_time timestamptz)
+returns bigint language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._tick_at(2)
+--
+--      The last tick at or before a time, of those whose events are all there.
+--      The caller has called _lock_for_seek.
+-- Errors:
+--      PQ006  - null
+--      PQ008  - the events of that time are gone
+-- ----------------------------------------------------------------------
+declare
+    floor_lo  bigint := (pgq._cursor(-i_queue)).lo;
+    tick      bigint;
+    first     timestamptz;
+begin
+    if i_time is null then
+        raise exception 'Invalid NULL value'
+            using errcode = 'PQ006', hint = 'Give a time, a tick, ''earliest'' or ''latest''.';
+    end if;
+    select max(tick_id) into tick from pgq.tick_ring
+        where tick_queue = i_queue and lo >= floor_lo and tick_time <= i_time;
+    if tick is null then
+        select min(tick_time) into first from pgq.tick_ring where tick_queue = i_queue and lo >= floor_lo;
+        raise exception 'no position at or before %', i_time
+            using errcode = 'PQ008', detail = format('The earliest position is at %s.', first),
+                  hint = 'pgq.seek(queue, consumer, ''earliest'') goes there.';
+    end if;
+    return tick;
+end;
+$$;
+comment on function pgq._tick_at(int4, timestamptz) is 'The last tick at or before a time';
+
+
+create or replace function pgq.seek_target(i_queue_name text, i_consumer_name text, i_target text)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.seek_target(3)
+--
+--      The tick that seek() would go to; moves nothing.
+--
+-- Parameters:
+--      i_target  - 'earliest' (the first tick whose events are all still
+--                  there), 'latest' (the newest), a tick or a time as text
+-- Errors:
+--      PQ001, PQ002, PQ006 not such a text, PQ007
+--      PQ008  - the events of that time or tick are gone
+-- ----------------------------------------------------------------------
+declare
+    queue  int4 := pgq._lock_for_seek(i_queue_name, i_consumer_name);
+begin
+    if i_target = 'earliest' then
+        return (select min(tick_id) from pgq.tick_ring
+                where tick_queue = queue and lo >= (select (pgq._cursor(-queue)).lo));
+    elsif i_target = 'latest' then
+        return (pgq._newest_tick(queue)).tick_id;
+    elsif i_target ~ '^[0-9]{1,18}$' then
+        return (pgq._seekable_tick(queue, i_target::bigint)).tick_id;
+    end if;
+    begin
+        return pgq._tick_at(queue, i_target::timestamptz);
+    exception
+        when invalid_datetime_format or datetime_field_overflow or invalid_parameter_value then
+            raise exception 'cannot seek to %', coalesce(quote_literal(i_target), 'NULL')
+                using errcode = 'PQ006', hint = 'Give a time, a tick, ''earliest'' or ''latest''.';
+    end;
+end;
+$$;
+comment on function pgq.seek_target(text, text, text) is
+'The tick that seek() would go to for ''earliest'', ''latest'', a tick or a time; moves nothing.';
+
+
 create or replace function pgq.seek(i_queue_name text, i_consumer_name text, i_time timestamptz)
 returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
 -- ----------------------------------------------------------------------
@@ -210,27 +290,11 @@ returns bigint language plpgsql security definer set search_path = pg_catalog, p
 -- Returns:
 --      the tick
 -- Errors:
---      PQ001, PQ002, PQ006 null, PQ007
---      PQ008  - the events of that time are gone
+--      PQ001, PQ002, PQ006 null, PQ007, PQ008 the events of that time are gone
 -- ----------------------------------------------------------------------
-declare
-    queue  int4 := pgq._lock_for_seek(i_queue_name, i_consumer_name);
-    floor_lo  bigint := (pgq._cursor(-queue)).lo;
-    tick   bigint;
-    first  timestamptz;
 begin
-    if i_time is null then
-        raise exception 'Invalid NULL value' using errcode = 'PQ006', hint = 'Give a time, a tick, ''earliest'' or ''latest''.';
-    end if;
-    select max(tick_id) into tick from pgq.tick_ring
-        where tick_queue = queue and lo >= floor_lo and tick_time <= i_time;
-    if tick is null then
-        select min(tick_time) into first from pgq.tick_ring where tick_queue = queue and lo >= floor_lo;
-        raise exception 'no position at or before %', i_time
-            using errcode = 'PQ008', detail = format('The earliest position is at %s.', first),
-                  hint = 'pgq.seek(queue, consumer, ''earliest'') goes there.';
-    end if;
-    return pgq.seek(i_queue_name, i_consumer_name, tick);
+    return pgq.seek(i_queue_name, i_consumer_name,
+                    pgq._tick_at(pgq._lock_for_seek(i_queue_name, i_consumer_name), i_time));
 end;
 $$;
 comment on function pgq.seek(text, text, timestamptz) is
@@ -242,36 +306,15 @@ returns bigint language plpgsql security definer set search_path = pg_catalog, p
 -- ----------------------------------------------------------------------
 -- Function: pgq.seek(3) with a word
 --
---      Place a consumer at 'earliest' (the first tick whose events are all
---      still there), at 'latest' (the newest tick), or at a tick or a time
---      written as text.
+--      Place a consumer where seek_target(3) says.
 --
 -- Returns:
 --      the tick
 -- Errors:
---      PQ001, PQ002, PQ006 not such a text, PQ007, PQ008
+--      as seek_target(3)
 -- ----------------------------------------------------------------------
-declare
-    queue  int4 := pgq._lock_for_seek(i_queue_name, i_consumer_name);
-    tick   bigint;
 begin
-    if i_target = 'earliest' then
-        select min(tick_id) into tick from pgq.tick_ring
-            where tick_queue = queue and lo >= (select (pgq._cursor(-queue)).lo);
-    elsif i_target = 'latest' then
-        tick := (pgq._newest_tick(queue)).tick_id;
-    elsif i_target ~ '^[0-9]{1,18}$' then
-        tick := i_target::bigint;
-    else
-        begin
-            return pgq.seek(i_queue_name, i_consumer_name, i_target::timestamptz);
-        exception
-            when invalid_datetime_format or datetime_field_overflow then
-                raise exception 'cannot seek to %', coalesce(quote_literal(i_target), 'NULL')
-                    using errcode = 'PQ006', hint = 'Give a time, a tick, ''earliest'' or ''latest''.';
-        end;
-    end if;
-    return pgq.seek(i_queue_name, i_consumer_name, tick);
+    return pgq.seek(i_queue_name, i_consumer_name, pgq.seek_target(i_queue_name, i_consumer_name, i_target));
 end;
 $$;
 comment on function pgq.seek(text, text, text) is

@@ -71,6 +71,71 @@ $$;
 comment on function pgq.maint_rotate_tables_step2() is 'Do one step of each global ring if it is time. Returns 0.';
 
 
+create or replace function pgq._consumer_lag(r pgq.registration)
+returns interval language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._consumer_lag(1)
+--
+--      For how long the first unfinished events of a registration have been
+--      waiting: the age of the tick that follows its last one; null when
+--      none does.
+-- ----------------------------------------------------------------------
+declare
+    at  timestamptz;
+begin
+    select min(tick_time) into at from pgq.tick_ring
+        where tick_queue = r.sub_queue and tick_id > (select (pgq._cursor(r.sub_id)).last_tick);
+    return clock_timestamp() - at;
+end;
+$$;
+comment on function pgq._consumer_lag(pgq.registration) is 'For how long events have been waiting for a registration';
+
+
+create or replace function pgq.maint_evict_consumers(i_queue_name text)
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.maint_evict_consumers(1)
+--
+--      Remove the consumers that lag by more than queue_max_consumer_lag, so
+--      that the queue's slots can be truncated. With a warning and a row in
+--      pgq.eviction each; the consumer's next call raises and says so.
+--
+-- Returns:
+--      0
+-- Errors:
+--      PQ007; an unknown queue is nothing to do
+-- ----------------------------------------------------------------------
+declare
+    q    pgq.queue;
+    r    pgq.registration;
+    name text;
+    late interval;
+begin
+    perform pgq._require_read_committed('maint_evict_consumers');
+    select * into q from pgq.queue where queue_name = i_queue_name;
+    if q.queue_max_consumer_lag is null then
+        return 0;
+    end if;
+    perform pgq._lock_event_ring(q.queue_id, 'No such queue');
+    for r in select * from pgq.registration where sub_queue = q.queue_id for update loop
+        late := pgq._consumer_lag(r);
+        continue when (late > q.queue_max_consumer_lag) is not true;
+        select co_name into name from pgq.consumer where co_id = r.sub_consumer;
+        insert into pgq.eviction (queue_id, consumer_name, last_tick, lag)
+            values (q.queue_id, name, (pgq._cursor(r.sub_id)).last_tick, late)
+            on conflict (queue_id, consumer_name)
+            do update set evicted_at = excluded.evicted_at, last_tick = excluded.last_tick, lag = excluded.lag;
+        delete from pgq.registration where sub_id = r.sub_id;
+        raise warning 'consumer % of queue % was evicted: % behind, allowed are %',
+            name, i_queue_name, late, q.queue_max_consumer_lag;
+    end loop;
+    return 0;
+end;
+$$;
+comment on function pgq.maint_evict_consumers(text) is
+'Remove the consumers of a queue that lag by more than its max_consumer_lag. Returns 0.';
+
+
 create or replace function pgq.maint_operations(out func_name text, out func_arg text)
 returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
 -- ----------------------------------------------------------------------
@@ -100,6 +165,15 @@ begin
         func_name := 'pgq.maint_rotate_tables_step2';
         return next;
     end if;
+
+    func_name := 'pgq.maint_evict_consumers';
+    for func_arg in
+        select queue_name from pgq.queue where exists (
+            select from pgq.registration r where r.sub_queue = queue_id and pgq._consumer_lag(r) > queue_max_consumer_lag)
+        and queue_max_consumer_lag is not null order by queue_name
+    loop
+        return next;
+    end loop;
 
     for q in select * from pgq.queue where queue_extra_maint is not null order by queue_name loop
         foreach func_name in array q.queue_extra_maint loop

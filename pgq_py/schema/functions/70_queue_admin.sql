@@ -103,6 +103,8 @@ begin
     end if;
 
     delete from pgq.registration where sub_queue = q.queue_id;
+    delete from pgq.consume_grant where queue_id = q.queue_id;
+    delete from pgq.eviction where queue_id = q.queue_id;
     execute format('drop function pgq.%I(text, text, text, text, text, text)', 'produce_' || q.queue_id);
     perform pgq._drop_ring('event_' || q.queue_id);
     execute format('drop sequence %s', q.queue_event_seq);
@@ -133,7 +135,7 @@ returns integer language plpgsql security definer set search_path = pg_catalog, 
 -- Parameters:
 --      x_param_name   - ticker_max_count, ticker_max_lag, ticker_idle_period (null: on demand),
 --                       ticker_paused, external_ticker, disable_insert,
---                       rotation_period (null: never), retention
+--                       rotation_period (null: never), retention, max_consumer_lag (null: off)
 --      x_param_value  - as text
 -- Returns:
 --      1
@@ -150,13 +152,14 @@ begin
     perform pgq._queue(x_queue_name, 'No such event queue');
     kind := case
         when x_param_name in ('ticker_max_count') then 'int4'
-        when x_param_name in ('ticker_max_lag', 'ticker_idle_period', 'rotation_period', 'retention') then 'interval'
+        when x_param_name in ('ticker_max_lag', 'ticker_idle_period', 'rotation_period', 'retention',
+                              'max_consumer_lag') then 'interval'
         when x_param_name in ('ticker_paused', 'external_ticker', 'disable_insert') then 'boolean' end;
     if kind is null then
         raise exception 'cannot change parameter "%"', x_param_name
             using errcode = 'PQ006',
                   hint = 'Settings: ticker_max_count, ticker_max_lag, ticker_idle_period, ticker_paused,'
-                         ' external_ticker, disable_insert, rotation_period, retention.';
+                         ' external_ticker, disable_insert, rotation_period, retention, max_consumer_lag.';
     end if;
     begin
         execute format('update pgq.queue set %I = $1::%s where queue_name = $2', col, kind)
@@ -167,7 +170,7 @@ begin
                 using errcode = 'PQ006', detail = sqlerrm, hint = case kind
                     when 'int4' then 'Allowed: 1 to 2147483647, or NULL.'
                     when 'boolean' then 'Allowed: true, false.'
-                    else 'Allowed: an interval from 0 to 1 day for ticker_max_lag, to 10 years for the others;'
+                    else 'Allowed: an interval from 0 (max_consumer_lag: 1 minute) to 10 years (ticker_max_lag: 1 day);'
                          ' NULL for all but retention.' end;
     end;
     return 1;

@@ -157,6 +157,7 @@ begin
     if r.sub_id is null then
         return;
     end if;
+    perform pgq._require_consume_as(r);
     c := pgq._cursor(r.sub_id);
     if (c.batch_id = x_batch_id) is not true then
         return;
@@ -236,7 +237,11 @@ begin
         join pg_locks l on l.relation = c.oid and l.granted
             and l.database = (select oid from pg_database where pg_database.datname = current_database())
         left join pg_stat_activity a on a.pid = l.pid
-        left join pg_prepared_xacts p on l.pid is null and l.virtualtransaction = '-1/' || p.transaction::text
+        -- A prepared transaction keeps the virtual id of the session that prepared it; which one it is
+        -- says the lock on its own transaction id.
+        left join pg_locks x on l.pid is null and x.pid is null and x.locktype = 'transactionid'
+            and x.mode = 'ExclusiveLock' and x.virtualtransaction = l.virtualtransaction
+        left join pg_prepared_xacts p on p.transaction = x.transactionid
         where l.pid is distinct from pg_backend_pid()
           and nr <> v / 2 % r.ring_slots
           and (v % 2 = 1 or nr <> (v / 2 - 1) % r.ring_slots or l.mode = 'RowExclusiveLock');

@@ -17,6 +17,7 @@
 --   queue_ticker_max_count    tick when this many events wait        } all null: on demand, a tick
 --   queue_ticker_max_lag      tick when the last tick is this old    } as soon as there is a new
 --   queue_ticker_idle_period  tick this often when nothing happens   } event, and never otherwise
+--   queue_max_consumer_lag    evict consumers that are further behind; null: never
 --   queue_data_pfx            parent of the event ring
 --   queue_event_seq           sequence of ev_id
 --   queue_extra_maint         further maintenance functions, called with the queue's name
@@ -33,6 +34,7 @@ create table pgq.queue (
     queue_ticker_max_count   int4,
     queue_ticker_max_lag     interval,
     queue_ticker_idle_period interval,
+    queue_max_consumer_lag   interval,
     queue_data_pfx           text        not null generated always as ('pgq.event_' || queue_id::text) stored,
     queue_event_seq          text        not null generated always as ('pgq.event_' || queue_id::text || '_id_seq') stored,
     queue_extra_maint        text[],
@@ -42,6 +44,7 @@ create table pgq.queue (
     constraint queue_retention_check check (queue_retention >= interval '0' and queue_retention <= interval '10 years'),
     constraint queue_ticker_max_count_check check (queue_ticker_max_count >= 1),
     constraint queue_ticker_max_lag_check check (queue_ticker_max_lag >= interval '0' and queue_ticker_max_lag <= interval '1 day'),
+    constraint queue_max_consumer_lag_check check (queue_max_consumer_lag >= interval '1 minute' and queue_max_consumer_lag <= interval '10 years'),
     constraint queue_ticker_idle_period_check check (queue_ticker_idle_period >= interval '0' and queue_ticker_idle_period <= interval '10 years')
 );
 comment on table pgq.queue is 'Queues and their settings';
@@ -74,6 +77,41 @@ create table pgq.registration (
     unique (sub_queue, sub_consumer)
 );
 comment on table pgq.registration is 'Consumers registered on queues; their positions are in the cursor ring';
+
+-- ---------------------------------------------------------------------------
+-- pgq.eviction: consumers that were removed for lagging (queue_max_consumer_lag),
+-- until they are registered again or the queue is dropped.
+--
+--   queue_id       queue
+--   consumer_name  consumer
+--   evicted_at     when
+--   last_tick      what it had finished; the events after it were not delivered
+--   lag            how far behind it was
+-- ---------------------------------------------------------------------------
+create table pgq.eviction (
+    queue_id       int4 not null,
+    consumer_name  text not null,
+    evicted_at     timestamptz not null default clock_timestamp(),
+    last_tick      int8 not null,
+    lag            interval not null,
+    primary key (queue_id, consumer_name)
+);
+comment on table pgq.eviction is 'Consumers removed for lagging';
+
+-- ---------------------------------------------------------------------------
+-- pgq.consume_grant: who may act for which consumer, beside members of pgq_reader.
+--
+--   queue_id       queue
+--   consumer_name  consumer; need not be registered yet
+--   role_name      role
+-- ---------------------------------------------------------------------------
+create table pgq.consume_grant (
+    queue_id       int4 not null,
+    consumer_name  text not null,
+    role_name      text not null,
+    primary key (queue_id, consumer_name, role_name)
+);
+comment on table pgq.consume_grant is 'Rights to act for single consumers';
 
 -- ---------------------------------------------------------------------------
 -- pgq.ring: every ring, declared. The row is the ring's maintenance lock.
@@ -184,3 +222,9 @@ comment on table pgq.cursor_ring is 'Parent of the cursor ring; see the view pgq
 
 create sequence pgq.batch_id_seq;
 comment on sequence pgq.batch_id_seq is 'Ids of batches';
+
+-- Until when producers are to wake the ticker, in ms since 1970; 0: not now. A
+-- deadline, so that a ticker that dies disarms itself.
+create sequence pgq.wake_deadline minvalue 0;
+select setval('pgq.wake_deadline', 0);
+comment on sequence pgq.wake_deadline is 'Until when producers wake the ticker, in ms since 1970';
