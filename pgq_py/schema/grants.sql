@@ -52,11 +52,13 @@ begin
         perform pgq._grant_ring(r.ring_name);
     end loop;
     if 'pgq_reader' = any (has) then
-        grant select on pgq.queue, pgq.consumer, pgq.registration, pgq.tick, pgq.subscription, pgq.event_template to pgq_reader;
+        grant select on pgq.queue, pgq.consumer, pgq.registration, pgq.tick, pgq.subscription, pgq.event_template,
+            pgq.retry_queue, pgq.dead_letter to pgq_reader;
     end if;
     if 'pgq_admin' = any (has) then
         grant select, update on pgq.queue to pgq_admin;
         grant select on pgq.consumer, pgq.registration, pgq.tick, pgq.subscription, pgq.event_template, pgq.ring,
+            pgq.retry_queue, pgq.delayed_event, pgq.dead_letter, pgq.retry_policy, pgq.eviction,
             pgq.consume_grant, pgq.migration to pgq_admin;
     end if;
 end;

@@ -3,8 +3,10 @@
 --      event    a whole generation is dead when every cursor has left it
 --      cursor   the newest row of every registration and of every queue's floor
 --      tick     those that cursors refer to, the newest of each queue, and enough to seek by
+--      delay    what is neither released nor cancelled (54_delay.sql)
+--      dead     what is neither replayed nor purged (57_dead_letters.sql)
 --
--- Event slots are truncated whole. The other two are evacuated: the few live rows
+-- Event slots are truncated whole. The others are evacuated: the few live rows
 -- of a closed slot are copied into the current one and it is truncated, in one
 -- transaction, under ACCESS EXCLUSIVE. A reader whose snapshot is older than that
 -- sees neither the row nor its copy (TRUNCATE is not MVCC): it must retry in a
@@ -144,7 +146,9 @@ returns setof pgq.tick_ring language plpgsql as $$
 begin
     return query execute format($q$
         with floors as materialized (
-            select q.queue_id, (pgq._cursor(-q.queue_id)).lo as lo from pgq.queue q),
+            select q.queue_id, (pgq._cursor(-q.queue_id)).lo as lo from pgq.queue q
+            union all
+            select -q.queue_id, 9223372036854775807 from pgq.queue q),  -- of release marks, the newest alone
         referred as materialized (
             select queue_id, tick_id from pgq._cursor_ticks()),
         ranked as (

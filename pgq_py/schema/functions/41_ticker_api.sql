@@ -125,13 +125,16 @@ returns bigint language plpgsql security definer set search_path = pg_catalog, p
 -- ----------------------------------------------------------------------
 -- Function: pgq.poke(1)
 --
---      Make a tick if one is due and nobody else is at it. For consumers that
---      find nothing while no ticker runs: delivery then goes on without it.
+--      What a ticker would do for this queue now, if nobody else is at it:
+--      release delayed events that are due, or make a tick that is due. For
+--      consumers that find nothing while no ticker runs: delivery then goes on
+--      without it.
 --
 -- Returns:
---      id of the tick, or null: none due, paused, or somebody else is ticking
+--      id of the tick; 0 when delayed events were released, and a tick is due
+--      for them; null: nothing due, paused, or somebody else is at it
 -- Errors:
---      PQ001, PQ007, PQ010
+--      PQ001, PQ007, PQ010, 42501
 -- ----------------------------------------------------------------------
 declare
     q  pgq.queue := pgq._queue(i_queue_name, 'no such queue');
@@ -141,10 +144,15 @@ begin
     if q.queue_ticker_paused or q.queue_external_ticker then
         return null;
     end if;
+    -- not both in one transaction: the tick could not show what this transaction released
+    if pgq.release(i_queue_name) > 0 then
+        return 0;
+    end if;
     return pgq._tick_if_due(q, true);
 end;
 $$;
-comment on function pgq.poke(text) is 'Make a tick if one is due and nobody else is ticking. Returns its id, or null.';
+comment on function pgq.poke(text) is
+'Release what is due or else make a tick that is due, if nobody else is at it. Returns the tick''s id, 0 after a release, or null.';
 
 
 create or replace function pgq.force_tick(i_queue_name text)
@@ -165,7 +173,10 @@ declare
 begin
     perform pgq._require_read_committed('force_tick');
     perform pgq._require_consume(q.queue_id, null);
-    perform from pgq.queue where queue_id = q.queue_id for update;
+    select * into q from pgq.queue where queue_id = q.queue_id for update;
+    if not found then
+        raise exception 'no such queue' using errcode = 'PQ001', hint = 'The queue was dropped meanwhile.';
+    end if;
     last := pgq._newest_tick(q.queue_id);
     if q.queue_ticker_paused or q.queue_external_ticker then
         return last.tick_id;

@@ -12,7 +12,7 @@ returns void language plpgsql as $$
 --      PQ001  - the queue was dropped meanwhile
 -- ----------------------------------------------------------------------
 begin
-    perform from pgq.ring where ring_queue = i_queue for update;
+    perform from pgq.ring where ring_name = 'event_' || i_queue for update;
     if not found then
         raise exception '%', i_message using errcode = 'PQ001', hint = 'The queue was dropped meanwhile.';
     end if;
@@ -121,12 +121,61 @@ comment on function pgq.register_consumer(text, text) is
 'Register a consumer at the queue''s newest tick. Returns 1, or 0 when it is registered already.';
 
 
+create or replace function pgq._remove_registration(r pgq.registration, i_reason text)
+returns boolean language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._remove_registration(2)
+--
+--      Remove a registration and bury the events that are its alone: retries
+--      that wait, and those that are back in the log and not finished. The
+--      caller has the event ring's lock; with the delay and dead rings' locks
+--      no release and no replay is under way either.
+-- Returns:
+--      false when it was gone already
+-- ----------------------------------------------------------------------
+declare
+    c     pgq.cursor_ring;
+    last  pgq.tick_ring;
+    next  pgq.tick_ring;
+begin
+    if not pgq._lock_registration(r.sub_id) then
+        return false;
+    end if;
+    perform pgq._lock_delays(r.sub_queue);
+    perform from pgq.ring where ring_name = 'dead_ring' for update;
+    c := pgq._cursor(r.sub_id);
+    last := pgq._cursor_tick(r.sub_queue, c.last_tick);
+    if c.acked is not null then
+        next := pgq._cursor_tick(r.sub_queue, c.next_tick);
+    end if;
+    execute format($q$
+        insert into pgq.%s (dl_id, queue_name, consumer_name, reason, attempts, ev_id, ev_time, ev_retry,
+                            ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4)
+        select nextval('pgq.dead_letter_id_seq'), q.queue_name, co.co_name, $5, coalesce(o.ev_retry, 0), o.*
+        from (select ev_id, ev_time, ev_retry, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4
+              from (%s) d where ev_owner = $1 and not cancels
+              union all
+              select ev_id, ev_time, ev_retry, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4
+              from pgq.%I where ev_owner = $1 and not pg_visible_in_snapshot(ev_txid, $2)
+              and not coalesce(ev_id <= $3 and pg_visible_in_snapshot(ev_txid, $4), false)) o,
+             pgq.queue q, pgq.consumer co
+        where q.queue_id = $6 and co.co_id = $7 order by o.ev_id $q$,
+        pgq._dead_slot(), pgq._pending_sql(r.sub_queue, pgq._newest_tick(-r.sub_queue)), 'event_' || r.sub_queue)
+        using r.sub_id, last.tick_snapshot, c.acked, next.tick_snapshot, i_reason, r.sub_queue, r.sub_consumer;
+    delete from pgq.registration where sub_id = r.sub_id;
+    return true;
+end;
+$$;
+comment on function pgq._remove_registration(pgq.registration, text) is 'Remove a registration and bury the events that are its alone';
+
+
 create or replace function pgq.unregister_consumer(x_queue_name text, x_consumer_name text)
 returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.unregister_consumer(2)
 --
---      Remove a consumer from a queue. Its name stays in pgq.consumer.
+--      Remove a consumer from a queue. Its name stays in pgq.consumer. Retries
+--      that it has not finished become dead letters.
 --
 -- Returns:
 --      1, or 0 when it was not registered
@@ -145,8 +194,7 @@ begin
     end if;
     perform pgq._require_consume(r.sub_queue, x_consumer_name);
     perform pgq._lock_event_ring(r.sub_queue, 'No such queue');
-    delete from pgq.registration where sub_id = r.sub_id;
-    return found::int;
+    return pgq._remove_registration(r, 'its consumer was unregistered')::int;
 end;
 $$;
 comment on function pgq.unregister_consumer(text, text) is
@@ -174,9 +222,9 @@ begin
     r := pgq._registration(i_queue_name, i_consumer_name);
     perform pgq._lock_event_ring(r.sub_queue, 'No such queue');
     t := pgq._seekable_tick(r.sub_queue, i_tick_id);
-    if not pgq._lock_registration(r.sub_id) then
+    while not pgq._lock_registration(r.sub_id) loop
         r := pgq._registration(i_queue_name, i_consumer_name);
-    end if;
+    end loop;
     perform pgq._place_cursor(pgq._cursor(r.sub_id), t);
     return t.tick_id;
 end;

@@ -29,7 +29,7 @@ returns integer language plpgsql security definer set search_path = pg_catalog, 
 -- ----------------------------------------------------------------------
 -- Function: pgq.maint_rotate_tables_step1(1)
 --
---      Do one step of the queue's rotation, if it is time.
+--      Do one step of the rotation of each of the queue's rings, if it is time.
 --
 -- Returns:
 --      1 after a close or truncate: call again, in a transaction of its own;
@@ -38,13 +38,14 @@ returns integer language plpgsql security definer set search_path = pg_catalog, 
 --      PQ007; an unknown queue is nothing to do, as in PgQ
 -- ----------------------------------------------------------------------
 declare
-    nr  int4;
+    ring   text;
+    again  boolean := false;
 begin
-    select queue_id into nr from pgq.queue where queue_name = i_queue_name;
-    if nr is null then
-        return 0;
-    end if;
-    return (pgq._ring_step('event_' || nr) in ('closed', 'truncated'))::int;
+    for ring in select ring_name from pgq.ring join pgq.queue on queue_id = ring_queue
+                where queue_name = i_queue_name order by ring_kind loop
+        again := pgq._ring_step(ring) in ('closed', 'truncated') or again;
+    end loop;
+    return again::int;
 end;
 $$;
 comment on function pgq.maint_rotate_tables_step1(text) is
@@ -125,7 +126,7 @@ begin
             values (q.queue_id, name, (pgq._cursor(r.sub_id)).last_tick, late)
             on conflict (queue_id, consumer_name)
             do update set evicted_at = excluded.evicted_at, last_tick = excluded.last_tick, lag = excluded.lag;
-        delete from pgq.registration where sub_id = r.sub_id;
+        perform pgq._remove_registration(r, 'its consumer was evicted');
         raise warning 'consumer % of queue % was evicted: % behind, allowed are %',
             name, i_queue_name, late, q.queue_max_consumer_lag;
     end loop;
@@ -154,8 +155,10 @@ declare
 begin
     func_name := 'pgq.maint_rotate_tables_step1';
     for func_arg in
-        select queue_name from pgq.queue join pgq.ring r on r.ring_queue = queue_id
-            where queue_rotation_period is not null and pgq._ring_wants_step(r) order by queue_name
+        select queue_name from pgq.queue where exists (
+            select from pgq.ring r where r.ring_queue = queue_id and pgq._ring_wants_step(r)
+            and (queue_rotation_period is not null or r.ring_kind <> 'event'))
+        order by queue_name
     loop
         return next;
     end loop;

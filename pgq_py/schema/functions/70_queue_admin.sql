@@ -6,7 +6,8 @@ set search_path = pg_catalog, pgq, pg_temp set client_min_messages = warning as 
 -- ----------------------------------------------------------------------
 -- Function: pgq.create_queue(2)
 --
---      Create a queue: its event ring, its produce function, its first tick.
+--      Create a queue: its event and delay rings, its produce function, its
+--      first tick.
 --
 -- Parameters:
 --      i_queue_name  - 1 to 128 characters, no control characters
@@ -44,6 +45,13 @@ begin
     perform pgq._declare_ring(ring, 'event', q.queue_id, q.queue_ntables, null);
     perform pgq._generate_produce(q);
 
+    ring := 'delay_' || q.queue_id;
+    execute format('create table pgq.%I (like pgq.delay_template including all) inherits (pgq.delay_template)', ring);
+    execute format('alter table pgq.%I alter column ev_queue set default %s', ring, q.queue_id);
+    perform pgq._declare_ring(ring, 'delay', q.queue_id, 3, interval '1 hour');
+    -- the first release mark: nothing was released before it
+    perform pgq._store_tick((-q.queue_id, 1, pgq._clock(), pgq._with_self(pg_current_snapshot()), 0, 0, 0, false)::pgq.tick_ring);
+
     perform pgq._make_tick(q, (q.queue_id, 0, null, null, null, null, null, null)::pgq.tick_ring, false);
     -- the floor: generation 1 is the first there is
     c.sub_id := -q.queue_id;
@@ -75,7 +83,8 @@ set search_path = pg_catalog, pgq, pg_temp set client_min_messages = warning as 
 -- Function: pgq.drop_queue(2)
 --
 --      Drop a queue with its events. Waits for transactions that use them.
---      Its ticks and cursors go when their rings rotate.
+--      Its ticks and cursors go when their rings rotate; its dead letters
+--      stay until they are purged.
 --
 -- Parameters:
 --      x_queue_name  - the queue
@@ -105,7 +114,10 @@ begin
     delete from pgq.registration where sub_queue = q.queue_id;
     delete from pgq.consume_grant where queue_id = q.queue_id;
     delete from pgq.eviction where queue_id = q.queue_id;
+    delete from pgq.retry_policy where queue_id = q.queue_id;
     execute format('drop function pgq.%I(text, text, text, text, text, text)', 'produce_' || q.queue_id);
+    perform pgq._lock_delays(q.queue_id);
+    perform pgq._drop_ring('delay_' || q.queue_id);
     perform pgq._drop_ring('event_' || q.queue_id);
     execute format('drop sequence %s', q.queue_event_seq);
     delete from pgq.queue where queue_id = q.queue_id;
@@ -135,7 +147,8 @@ returns integer language plpgsql security definer set search_path = pg_catalog, 
 -- Parameters:
 --      x_param_name   - ticker_max_count, ticker_max_lag, ticker_idle_period (null: on demand),
 --                       ticker_paused, external_ticker, disable_insert,
---                       rotation_period (null: never), retention, max_consumer_lag (null: off)
+--                       rotation_period (null: never), retention, max_consumer_lag (null: off),
+--                       max_retries (of the queue's retry policy, see set_retry_policy)
 --      x_param_value  - as text
 -- Returns:
 --      1
@@ -150,6 +163,9 @@ begin
         raise exception 'Invalid NULL value' using errcode = 'PQ006';
     end if;
     perform pgq._queue(x_queue_name, 'No such event queue');
+    if x_param_name = 'max_retries' then
+        return pgq._set_max_retries(x_queue_name, x_param_value);
+    end if;
     kind := case
         when x_param_name in ('ticker_max_count') then 'int4'
         when x_param_name in ('ticker_max_lag', 'ticker_idle_period', 'rotation_period', 'retention',
@@ -159,7 +175,7 @@ begin
         raise exception 'cannot change parameter "%"', x_param_name
             using errcode = 'PQ006',
                   hint = 'Settings: ticker_max_count, ticker_max_lag, ticker_idle_period, ticker_paused,'
-                         ' external_ticker, disable_insert, rotation_period, retention, max_consumer_lag.';
+                         ' external_ticker, disable_insert, rotation_period, retention, max_consumer_lag, max_retries.';
     end if;
     begin
         execute format('update pgq.queue set %I = $1::%s where queue_name = $2', col, kind)
@@ -177,6 +193,23 @@ begin
 end;
 $$;
 comment on function pgq.set_queue_config(text, text, text) is 'Change one setting of a queue. Returns 1.';
+
+
+create or replace function pgq._set_max_retries(i_queue_name text, i_value text)
+returns integer language plpgsql as $$
+-- Change max_retries in the queue's retry policy, keeping the rest; 1; PQ006
+declare
+    q  pgq.queue := pgq._queue(i_queue_name);
+    p  pgq.retry_policy := pgq._retry_policy(q.queue_id, '');
+begin
+    return pgq.set_retry_policy(i_queue_name, null, i_value::int4, p.kind, p.base, p.cap, p.jitter, p.delays);
+exception
+    when data_exception then
+        raise exception 'parameter "max_retries" cannot be %', coalesce(quote_literal(i_value), 'NULL')
+            using errcode = 'PQ006', hint = 'Allowed: 0 to 1000000.';
+end;
+$$;
+comment on function pgq._set_max_retries(text, text) is 'Change max_retries in a queue''s retry policy';
 
 
 create or replace function pgq._set_paused(i_queue_name text, i_paused boolean)

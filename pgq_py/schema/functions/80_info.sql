@@ -178,6 +178,27 @@ $$;
 comment on function pgq.get_batch_info(bigint) is 'An open batch: whose it is, its ticks, their times and event sequences.';
 
 
+create or replace function pgq.delay_info(
+    out queue_name text, out delayed bigint, out retries bigint, out next_due timestamptz, out dead_letters bigint)
+returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.delay_info(0)
+--
+--      Per queue: events that wait for their time, how many of them are
+--      retries, when the next is due, and dead letters. Counts, so it reads
+--      all of them.
+-- ----------------------------------------------------------------------
+begin
+    return query
+        select q.queue_name, count(d.ev_id), count(d.ev_owner), min(d.due),
+               (select count(*) from pgq.dead_letter l where l.queue_name = q.queue_name)
+        from pgq.queue q left join pgq.delayed_event d on d.ev_queue = q.queue_id
+        group by q.queue_name order by q.queue_name;
+end;
+$$;
+comment on function pgq.delay_info() is 'Per queue: delayed events, retries among them, when the next is due, dead letters.';
+
+
 create or replace function pgq.ring_info(
     out ring text, out queue_name text, out generation bigint, out closed boolean, out slots int4,
     out bytes bigint, out switched_at timestamptz, out skipped bigint)

@@ -120,12 +120,12 @@ returns setof text language plpgsql as $$
 -- ----------------------------------------------------------------------
 declare
     names  text[] := case i_role
-        when 'pgq_writer' then '{insert_event,send,send_batch,producer_function,current_event_table,wake}'
+        when 'pgq_writer' then '{insert_event,insert_event_at,send,send_batch,send_batch_at,cancel_event,producer_function,current_event_table,wake}'
         when 'pgq_reader' then
             '{register_consumer,register_consumer_at,unregister_consumer,next_batch,next_batch_info,next_batch_custom,'
             'open_batch,batch_event_sql,batch_event_tables,get_batch_events,get_batch_cursor,get_batch_info,'
-            'finish_batch,receive,ack,seek,seek_target,force_tick,poke,wake_armed_ms}'
-        when 'public' then '{version,get_queue_info,get_consumer_info,ring_info}' end;
+            'finish_batch,receive,ack,nack,event_retry,batch_retry,dlq_replay,dlq_replay_all,seek,seek_target,force_tick,poke,wake_armed_ms}'
+        when 'public' then '{version,get_queue_info,get_consumer_info,ring_info,delay_info}' end;
 begin
     return query
         select p.oid::regprocedure::text from pg_proc p

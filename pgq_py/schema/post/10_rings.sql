@@ -2,6 +2,8 @@
 -- upgrade; what exists stays.
 
 do $$
+declare
+    template  text;
 begin
     if not exists (select from pgq.ring where ring_name = 'tick_ring') then
         perform pgq._declare_ring('tick_ring', 'tick', null, 3, interval '1 hour');
@@ -9,11 +11,17 @@ begin
     if not exists (select from pgq.ring where ring_name = 'cursor_ring') then
         perform pgq._declare_ring('cursor_ring', 'cursor', null, 3, interval '1 hour');
     end if;
-    if not exists (select from pg_trigger where tgrelid = 'pgq.event_template'::regclass and tgname = 'refuse_insert') then
-        create trigger refuse_insert before insert on pgq.event_template
-            for each statement execute function pgq._refuse_insert();
-        alter table pgq.event_template enable always trigger refuse_insert;
+    if not exists (select from pgq.ring where ring_name = 'dead_ring') then
+        perform pgq._declare_ring('dead_ring', 'dead', null, 3, interval '1 hour');
     end if;
+    foreach template in array array['event_template', 'delay_template'] loop
+        if not exists (select from pg_trigger
+                       where tgrelid = format('pgq.%I', template)::regclass and tgname = 'refuse_insert') then
+            execute format('create trigger refuse_insert before insert on pgq.%I'
+                           ' for each statement execute function pgq._refuse_insert()', template);
+            execute format('alter table pgq.%I enable always trigger refuse_insert', template);
+        end if;
+    end loop;
     if not exists (select from pg_trigger where tgrelid = 'pgq.queue'::regclass and tgname = 'queue_changed') then
         create trigger queue_changed after update on pgq.queue
             for each row execute function pgq._queue_changed();
@@ -35,3 +43,29 @@ create or replace view pgq.subscription as
     cross join lateral (
         select * from pgq.cursor_ring where sub_id = r.sub_id order by sub_id desc, pos desc limit 1) c;
 comment on view pgq.subscription is 'Registrations with their positions, as PgQ''s table of that name';
+
+create or replace view pgq.delayed_event as
+    select q.queue_name, d.*
+    from pgq.delay_template d
+    join pgq.queue q on q.queue_id = d.ev_queue
+    cross join lateral (
+        select tick_time, tick_snapshot from pgq.tick_ring where tick_queue = -d.ev_queue
+        order by tick_queue desc, tick_id desc limit 1) released
+    where not d.cancels
+      and (d.due > released.tick_time or not pg_visible_in_snapshot(d.ev_txid, released.tick_snapshot))
+      and not exists (select from pgq.delay_template c where c.ev_queue = d.ev_queue and c.ev_id = d.ev_id
+                      and c.cancels and c.ev_owner is not distinct from d.ev_owner);
+comment on view pgq.delayed_event is 'Events that wait for their time, retries among them';
+
+create or replace view pgq.retry_queue as
+    select due as ev_retry_after, ev_queue, ev_id, ev_time, null::int8 as ev_txid, ev_owner, ev_retry,
+           ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4
+    from pgq.delayed_event where ev_owner is not null;
+comment on view pgq.retry_queue is 'Events that wait for a retry, as PgQ''s table of that name';
+
+create or replace view pgq.dead_letter as
+    select dl_id, queue_name, consumer_name, reason, attempts, failed_at, ev_id, ev_time, ev_retry,
+           ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4
+    from pgq.dead_ring d
+    where done = '' and not exists (select from pgq.dead_ring g where g.dl_id = d.dl_id and g.done <> '');
+comment on view pgq.dead_letter is 'Events that were given up, neither replayed nor purged';
