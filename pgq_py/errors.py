@@ -17,6 +17,8 @@
      |-- ForeignCluster           PQ010
      |-- ExternalTicker           PQ011
      |-- EngineInconsistent       PQ012
+     |-- DeadLetterNotFound       PQ013
+     |-- PermissionDenied         42501 from one of our functions
      `-- SlotClosed               40001 from a slot's trigger: retry the transaction
 
 The database raises a code, and the code alone chooses the class: message texts are PgQ's own, are translated by
@@ -36,12 +38,14 @@ __all__ = [
     "ConnectionFailed",
     "ConsumerNotRegistered",
     "ConsumersAttached",
+    "DeadLetterNotFound",
     "EngineInconsistent",
     "ExternalTicker",
     "ForeignCluster",
     "ForeignSchema",
     "InsertDisabled",
     "InvalidArgument",
+    "PermissionDenied",
     "PgqError",
     "PositionGone",
     "QueueNotFound",
@@ -228,6 +232,23 @@ class EngineInconsistent(PgqError):
     )
 
 
+class DeadLetterNotFound(PgqError):
+    """No dead letter of that number: it was replayed or purged already, perhaps by somebody else at the same time."""
+
+    default_sqlstate = "PQ013"
+    default_advice = "Nothing was changed. See `pgq dlq ls` for those that are left."
+
+
+class PermissionDenied(PgqError):
+    """The role may not do this."""
+
+    default_sqlstate = "42501"
+    default_advice = (
+        "Nothing was changed. Have an administrator grant it: pgq_reader, pgq_writer or pgq_admin for all queues, "
+        "`pgq queue grant` for one."
+    )
+
+
 class SlotClosed(PgqError):
     """The insert came so late that its slot had been closed by rotation."""
 
@@ -250,6 +271,8 @@ _BY_SQLSTATE: dict[str, type[PgqError]] = {
         ForeignCluster,
         ExternalTicker,
         EngineInconsistent,
+        DeadLetterNotFound,
+        PermissionDenied,
     )
 }
 
