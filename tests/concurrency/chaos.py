@@ -26,8 +26,11 @@ QUEUE = "chaos"
 LEVELS = (IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE)
 
 SCHEMA: LiteralString = """
-create table sent (data text primary key, txid xid8 not null default pg_current_xact_id(), kind text not null);
-create table got (consumer text, data text, ev_id bigint not null, primary key (consumer, data));
+create table sent (
+    data text primary key, txid xid8 not null default pg_current_xact_id(), kind text not null, due timestamptz);
+create table got (
+    consumer text, data text, ev_id bigint not null, at timestamptz not null default clock_timestamp(),
+    primary key (consumer, data));
 create table seen (consumer text, data text, primary key (consumer, data));
 create table late (consumer text primary key, start pg_snapshot not null, finish pg_snapshot);
 """
@@ -172,6 +175,39 @@ def batcher(world: World, conn: Conn) -> None:
     world.pause(0.2)
 
 
+def delayer(world: World, conn: Conn) -> None:
+    """Events for later, some due before their transaction commits, some cancelled, some rolled back."""
+    conn.execute(sql.SQL("begin isolation level {}").format(sql.SQL(random.choice(LEVELS).name.replace("_", " "))))
+    for _ in range(random.randint(1, 10)):
+        data = world.payload("delayed")
+        row = conn.execute(
+            "insert into sent (data, kind, due) values (%s, 'delayed', clock_timestamp() + random() * interval '1 s')"
+            " returning due",
+            (data,),
+        ).fetchone()
+        conn.execute("select pgq.insert_event_at(%s, %s, 'chaos', %s)", (QUEUE, row[0] if row else None, data))
+    world.pause(random.choice((0.0, 0.02, 0.7)))
+    conn.execute("rollback" if random.random() < 0.2 else "commit")
+    _send_and_cancel(world, conn)
+    world.pause(0.1)
+
+
+def _send_and_cancel(world: World, conn: Conn) -> None:
+    """Cancelled while it waits, it never comes; too late, it comes: never both, never neither."""
+    data = world.payload("cancelled")
+    with conn.transaction():
+        note(conn, data, "delayed")
+        row = conn.execute(
+            "select pgq.insert_event_at(%s, clock_timestamp() + random() * interval '1 s', 'chaos', %s)", (QUEUE, data)
+        ).fetchone()
+    world.pause(1.0)
+    with conn.transaction():
+        done = conn.execute("select pgq.cancel_event(%s, %s)", (QUEUE, row[0] if row else None)).fetchone()
+        if done == (1,):
+            conn.execute("delete from sent where data = %s", (data,))
+            world.count("cancelled")
+
+
 def preparer(world: World, conn: Conn) -> None:
     """Two-phase commit: prepared transactions stay open for a while, across crashes too."""
     _finish_abandoned(conn)
@@ -211,9 +247,17 @@ def staller(world: World, conn: Conn) -> None:
 # -- ticks and maintenance ------------------------------------------------------------------------------------------
 
 
+TICKS: tuple[LiteralString, ...] = (
+    "select pgq.ticker(%s)",
+    "select pgq.poke(%s)",
+    "select pgq.ticker() + length(%s)",
+    "select pgq.release(%s)",
+    "select pgq.maint_retry_events() + length(%s)",
+)
+
+
 def ticker(world: World, conn: Conn) -> None:
-    call = random.choice(("select pgq.ticker(%s)", "select pgq.poke(%s)", "select pgq.ticker() + length(%s)"))
-    conn.execute(call, (QUEUE,))
+    conn.execute(random.choice(TICKS), (QUEUE,))
     world.pause(0.02)
 
 
@@ -221,7 +265,7 @@ def rotator(world: World, conn: Conn) -> None:
     """Rotation of every ring as fast as it goes, by steps as a DBA would force them."""
     row = conn.execute("select pgq.rotate_queue(%s)", (QUEUE,)).fetchone()
     world.count(f"events {row[0] if row else None}")
-    ring = random.choice(("cursor_ring", "tick_ring"))
+    ring = random.choice(("cursor_ring", "tick_ring", "delay_1", "dead_ring"))
     row = conn.execute("select pgq._ring_step(%s, true)", (ring,)).fetchone()
     world.count(f"{ring} {row[0] if row else None}")
     world.pause(0.01)
@@ -233,7 +277,7 @@ def rotator(world: World, conn: Conn) -> None:
 def latecomer(world: World, conn: Conn) -> None:
     """Register while rotation runs, dawdling before the commit; read for a while; leave.
 
-    All that was sent between the two snapshots must have arrived, see `faults`.
+    All that was sent between the two snapshots, and not for later, must have arrived, see `faults`.
     """
     name = _left_behind(conn) or world.payload("late")
     with conn.transaction():
@@ -246,7 +290,7 @@ def latecomer(world: World, conn: Conn) -> None:
     while time.monotonic() < until:
         receive_some(conn, name)
     row = conn.execute("select pg_current_snapshot()::text").fetchone()
-    drain(conn, name, receive_some)
+    drain(conn, name, receive_some, delayed=False)
     with conn.transaction():
         conn.execute("update late set finish = %s where consumer = %s", (row[0] if row else None, name))
         conn.execute("select pgq.unregister_consumer(%s, %s)", (QUEUE, name))
@@ -294,9 +338,22 @@ def receive_some(conn: Conn, name: str, table: LiteralString = "got", at_most: i
             "select batch_id, ev_id, ev_data from pgq.receive(%s, %s, %s)", (QUEUE, name, random.randint(1, at_most))
         ).fetchall()
         if rows:
-            record(conn, table, name, [(ev_id, data) for _, ev_id, data in rows])
+            failed = [ev_id for _, ev_id, _ in rows if name in CONSUMERS and random.random() < 0.03]
+            if failed:
+                nack(conn, name, rows[0][0], failed)
+            record(conn, table, name, [(ev_id, data) for _, ev_id, data in rows if ev_id not in failed])
             conn.execute("select pgq.ack(%s, %s, %s)", (QUEUE, name, rows[0][0]))
     return len(rows)
+
+
+def nack(conn: Conn, name: str, batch: int, failed: list[int]) -> None:
+    """They come again soon, and are recorded then; said twice, it counts once."""
+    said = "select retried from pgq.nack(%s, %s, %s, %s, 'chaos', %s)"
+    delay = f"{random.randint(0, 500)} ms"
+    if conn.execute(said, (QUEUE, name, batch, failed, delay)).fetchone() != (len(failed),):
+        raise AssertionError("not all of the failed events will be retried")
+    if conn.execute(said, (QUEUE, name, batch, failed, delay)).fetchone() != (0,):
+        raise AssertionError("an event that waits for a retry already was taken again")
 
 
 def take_batch(conn: Conn, name: str) -> int:
@@ -306,6 +363,8 @@ def take_batch(conn: Conn, name: str) -> int:
         return 0
     with conn.transaction():
         events = conn.execute("select ev_id, ev_data from pgq.get_batch_events(%s)", (row[0],)).fetchall()
+        if events and random.random() < 0.1:
+            conn.execute("select pgq.event_retry(%s, %s, 0)", (row[0], events.pop()[0]))
         record(conn, "got", name, events)
         done = conn.execute("select pgq.finish_batch(%s)", (row[0],)).fetchone()
         if done != (1,):
@@ -354,12 +413,14 @@ def consume_forever(dsn: str, name: str) -> None:
             time.sleep(0.05)
 
 
-def drain(conn: Conn, name: str, take: Callable[[Conn, str], int]) -> None:
-    """Take everything that a consumer has left. Needs that nobody writes any more."""
+def drain(conn: Conn, name: str, take: Callable[[Conn, str], int], *, delayed: bool = True) -> None:
+    """Take everything that a consumer has left; with `delayed`, wait for that too."""
     while True:
         try:
+            conn.execute("select pgq.release(%s)", (QUEUE,))
             conn.execute("select pgq.ticker(%s)", (QUEUE,))
-            if take(conn, name) == 0:
+            waiting = conn.execute("select count(*) from pgq.delayed_event").fetchone()
+            if take(conn, name) == 0 and (not delayed or waiting == (0,)):
                 return
         except psycopg.errors.SerializationFailure:
             _rollback(conn)

@@ -30,6 +30,7 @@ from tests.concurrency.chaos import (
     batcher,
     consume_forever,
     copier,
+    delayer,
     drain,
     forever,
     latecomer,
@@ -50,6 +51,7 @@ ACTORS: dict[str, tuple[int, Actor]] = {
     "producer": (2, producer),
     "copier": (2, copier),
     "batcher": (1, batcher),
+    "delayer": (2, delayer),
     "preparer": (2, preparer),
     "staller": (1, staller),
     "ticker": (3, ticker),
@@ -88,6 +90,7 @@ def _prepare(db: Database) -> None:
     with psycopg.connect(db.dsn, autocommit=True) as conn:
         conn.execute(SCHEMA)
         conn.execute("select pgq.create_queue(%s)", (QUEUE,))
+        conn.execute("select pgq.set_queue_config(%s, 'max_retries', '1000000')", (QUEUE,))
         for name in (*CONSUMERS, "seeker"):
             conn.execute("select pgq.register_consumer(%s, %s)", (QUEUE, name))
 
@@ -174,9 +177,12 @@ def faults(db: Database) -> list[str]:
         rows = conn.execute(
             "select l.consumer, s.data from late l join sent s on not pg_visible_in_snapshot(s.txid, l.start)"
             " and coalesce(pg_visible_in_snapshot(s.txid, l.finish), true)"
-            " where not exists (select from got g where g.consumer = l.consumer and g.data = s.data)"
+            " where (l.finish is null or s.kind <> 'delayed')"
+            " and not exists (select from got g where g.consumer = l.consumer and g.data = s.data)"
         ).fetchall()
         found += [f"{name}: lost {data}" for name, data in rows]
+        rows = conn.execute("select consumer, s.data from sent s join got using (data) where at < due").fetchall()
+        found += [f"{name}: too early {data}" for name, data in rows]
         rows = conn.execute("select data from sent except select data from seen").fetchall()
         found += [f"seeker: lost {data}" for (data,) in rows]
     return found

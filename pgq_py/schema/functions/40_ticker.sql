@@ -170,7 +170,7 @@ begin
     if self >= pg_snapshot_xmax(i_snapshot) then
         return i_snapshot;
     end if;
-    return (select format('%s:%s:%s', min(x), pg_snapshot_xmax(i_snapshot), string_agg(x::text, ',' order by x))
+    return (select format('%s:%s:%s', (array_agg(x order by x))[1], pg_snapshot_xmax(i_snapshot), string_agg(x::text, ',' order by x))
             from (select pg_snapshot_xip(i_snapshot) union select self) running(x))::pg_snapshot;
 end;
 $$;
