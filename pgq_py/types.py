@@ -178,7 +178,7 @@ class RingInfo:
     bytes: int
     switched_at: datetime | None
     skipped: int
-    last_skip: str | None
+    last_skip: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

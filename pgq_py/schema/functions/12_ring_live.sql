@@ -96,7 +96,7 @@ returns setof pgq.cursor_ring language plpgsql as $$
 begin
     return query execute format($q$
         select distinct on (c.sub_id) c.* from pgq.%I c
-        where not exists (select from pgq.cursor_ring n where n.sub_id = c.sub_id and n.pos > c.pos)
+        where (c.sub_id, c.pos) in (select sub_id, max(pos) from pgq.cursor_ring group by sub_id)
           and (exists (select from pgq.registration where sub_id = c.sub_id)
                or exists (select from pgq.queue where queue_id = -c.sub_id))
         order by c.sub_id, c.pos desc $q$, i_slot);
@@ -142,6 +142,10 @@ returns setof pgq.tick_ring language plpgsql as $$
 --      minute and per 10,000 events is kept while its events are: a consumer
 --      stuck at 200 ticks a second would otherwise have all of them copied
 --      again and again.
+--
+--      Which one is the newest is computed once for the whole ring: asked row
+--      by row ("no later one exists"), 12,000 ticks took 13 seconds, with the
+--      slot locked.
 -- ----------------------------------------------------------------------
 begin
     return query execute format($q$
@@ -160,8 +164,8 @@ begin
         from ranked t join floors f on f.queue_id = t.tick_queue
         where (t.nth = 1 and t.lo >= f.lo)
            or (t.tick_queue, t.tick_id) in (select queue_id, tick_id from referred)
-           or not exists (select from pgq.tick_ring n
-                          where n.tick_queue = t.tick_queue and n.tick_id > t.tick_id) $q$, i_slot);
+           or (t.tick_queue, t.tick_id) in (
+                  select tick_queue, max(tick_id) from pgq.tick_ring group by tick_queue) $q$, i_slot);
 end;
 $$;
 comment on function pgq._live_ticks(text) is 'Rows of a slot of the tick ring that are still needed';

@@ -4,9 +4,12 @@
 -- on the previous slot, held to the end of a long transaction, would keep it from
 -- being evacuated. A miss is retried over all slots in a fresh statement. The phase
 -- and the slots are static SQL because these run on every poll.
+--
+-- A session keeps its plans. One made when a slot had just been truncated and then
+-- analyzed reads the whole slot, however it has grown since: hence enable_seqscan.
 
 create or replace function pgq._newest_tick(i_queue int4)
-returns pgq.tick_ring language plpgsql as $$
+returns pgq.tick_ring language plpgsql set enable_seqscan = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._newest_tick(1)
 --
@@ -43,7 +46,7 @@ comment on function pgq._newest_tick(int4) is 'Newest tick of a queue';
 
 
 create or replace function pgq._find_tick(i_queue int4, i_tick bigint)
-returns pgq.tick_ring language plpgsql as $$
+returns pgq.tick_ring language plpgsql set enable_seqscan = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._find_tick(2)
 --
@@ -92,6 +95,49 @@ $$;
 comment on function pgq._cursor_tick(int4, bigint) is 'A tick that a cursor refers to';
 
 
+create or replace function pgq._ticks_after(i_queue int4, i_tick bigint)
+returns refcursor language plpgsql set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._ticks_after(2)
+--
+--      Cursor on the ticks of a queue behind one of them, rising. The caller
+--      closes it.
+--
+--      When that one is in the current slot, so are all later ones: slots are
+--      filled one after the other, and an evacuation leaves nothing behind. Then
+--      no other slot is locked. Consumers that work in long transactions, with
+--      never a moment without one, would keep the ring from being evacuated.
+-- ----------------------------------------------------------------------
+declare
+    ticks  refcursor;
+begin
+    case pg_sequence_last_value('pgq.tick_ring_phase'::regclass) / 2 % 3
+        when 0 then
+            if exists (select from pgq.tick_ring_0 where tick_queue = i_queue and tick_id = i_tick) then
+                open ticks for select * from pgq.tick_ring_0
+                    where tick_queue = i_queue and tick_id > i_tick order by tick_queue, tick_id;
+            end if;
+        when 1 then
+            if exists (select from pgq.tick_ring_1 where tick_queue = i_queue and tick_id = i_tick) then
+                open ticks for select * from pgq.tick_ring_1
+                    where tick_queue = i_queue and tick_id > i_tick order by tick_queue, tick_id;
+            end if;
+        else
+            if exists (select from pgq.tick_ring_2 where tick_queue = i_queue and tick_id = i_tick) then
+                open ticks for select * from pgq.tick_ring_2
+                    where tick_queue = i_queue and tick_id > i_tick order by tick_queue, tick_id;
+            end if;
+    end case;
+    if ticks is null then
+        open ticks for select * from pgq.tick_ring
+            where tick_queue = i_queue and tick_id > i_tick order by tick_queue, tick_id;
+    end if;
+    return ticks;
+end;
+$$;
+comment on function pgq._ticks_after(int4, bigint) is 'Cursor on the ticks of a queue behind one of them';
+
+
 create or replace function pgq._choose_tick(
     i_queue int4, i_last pgq.tick_ring, i_max_events bigint,
     i_min_lag interval, i_min_count bigint, i_min_interval interval)
@@ -116,20 +162,23 @@ declare
     chosen      pgq.tick_ring;
     found_any   boolean := false;
     last_count  bigint := i_last.tick_event_seq + coalesce(i_max_events, 0);
+    ticks       refcursor := pgq._ticks_after(i_queue, i_last.tick_id);
 begin
-    for t in select * from pgq.tick_ring
-        where tick_queue = i_queue and tick_id > i_last.tick_id order by tick_queue, tick_id
     loop
+        fetch ticks into t;
+        exit when not found;
         exit when i_min_lag is not null and t.tick_time > clock_timestamp() - i_min_lag;
         if i_min_count is not null or i_min_interval is not null then
             continue when not coalesce(t.tick_event_seq - i_last.tick_event_seq >= i_min_count, false)
                       and not coalesce(t.tick_time - i_last.tick_time >= i_min_interval, false);
-            return t;
+            chosen := t;
+            exit;
         end if;
         exit when found_any and (i_max_events is null or t.tick_event_seq > last_count);
         chosen := t;
         found_any := found_any or t.has_events;
     end loop;
+    close ticks;
     return chosen;
 end;
 $$;

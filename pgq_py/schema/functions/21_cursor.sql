@@ -5,7 +5,7 @@
 -- one registration moves are serial.
 
 create or replace function pgq._cursor(i_sub int4)
-returns pgq.cursor_ring language plpgsql as $$
+returns pgq.cursor_ring language plpgsql set enable_seqscan = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._cursor(1)
 --
@@ -138,8 +138,31 @@ $$;
 comment on function pgq._lock_registration(int4) is 'Lock a registration';
 
 
-create or replace function pgq._batch_registration(i_batch bigint)
+create or replace function pgq._locked_registration(i_queue_name text, i_consumer_name text)
 returns pgq.registration language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._locked_registration(2)
+--
+--      Look up a registration by names and lock it; again, if it is removed
+--      and made anew meanwhile.
+-- Errors:
+--      PQ001, PQ002, 42501 as _registration(2)
+-- ----------------------------------------------------------------------
+declare
+    r  pgq.registration;
+begin
+    loop
+        r := pgq._registration(i_queue_name, i_consumer_name);
+        exit when pgq._lock_registration(r.sub_id);
+    end loop;
+    return r;
+end;
+$$;
+comment on function pgq._locked_registration(text, text) is 'Look up a registration by names and lock it';
+
+
+create or replace function pgq._batch_registration(i_batch bigint)
+returns pgq.registration language plpgsql set enable_seqscan = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._batch_registration(1)
 --

@@ -24,9 +24,7 @@ begin
     if c.batch_id is null and (pgq._newest_tick(r.sub_queue)).tick_id = c.last_tick then
         return;
     end if;
-    while not pgq._lock_registration(r.sub_id) loop
-        r := pgq._registration(i_queue_name, i_consumer_name);
-    end loop;
+    r := pgq._locked_registration(i_queue_name, i_consumer_name);
     c := pgq._cursor(r.sub_id);
     prev := pgq._cursor_tick(r.sub_queue, c.last_tick);
     if c.batch_id is not null then

@@ -35,9 +35,7 @@ begin
     if c.batch_id is null and (pgq._newest_tick(r.sub_queue)).tick_id = c.last_tick then
         return;
     end if;
-    while not pgq._lock_registration(r.sub_id) loop
-        r := pgq._registration(i_queue_name, i_consumer_name);
-    end loop;
+    r := pgq._locked_registration(i_queue_name, i_consumer_name);
     select * into q from pgq.queue where queue_id = r.sub_queue;
     c := pgq._cursor(r.sub_id);
     loop
@@ -113,10 +111,8 @@ declare
     c  pgq.cursor_ring;
 begin
     perform pgq._require_read_committed('ack');
-    r := pgq._registration(i_queue_name, i_consumer_name);
-    if pgq._lock_registration(r.sub_id) then
-        c := pgq._cursor(r.sub_id);
-    end if;
+    r := pgq._locked_registration(i_queue_name, i_consumer_name);
+    c := pgq._cursor(r.sub_id);
     if (c.batch_id = i_batch_id) is not true then
         raise exception 'batch % is not open for %/%', i_batch_id, i_queue_name, i_consumer_name
             using errcode = 'PQ003',

@@ -222,9 +222,7 @@ begin
     r := pgq._registration(i_queue_name, i_consumer_name);
     perform pgq._lock_event_ring(r.sub_queue, 'No such queue');
     t := pgq._seekable_tick(r.sub_queue, i_tick_id);
-    while not pgq._lock_registration(r.sub_id) loop
-        r := pgq._registration(i_queue_name, i_consumer_name);
-    end loop;
+    r := pgq._locked_registration(i_queue_name, i_consumer_name);
     perform pgq._place_cursor(pgq._cursor(r.sub_id), t);
     return t.tick_id;
 end;

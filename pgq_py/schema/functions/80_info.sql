@@ -12,7 +12,8 @@ create or replace function pgq.get_queue_info(
     out queue_ticker_paused boolean, out queue_ticker_max_count integer, out queue_ticker_max_lag interval,
     out queue_ticker_idle_period interval, out ticker_lag interval, out ev_per_sec float8, out ev_new bigint,
     out last_tick_id bigint)
-returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+returns setof record language plpgsql security definer
+set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.get_queue_info(1)
 --

@@ -1,0 +1,164 @@
+"""How answers are written: data on stdout, everything else on stderr.
+
+The same rows have three forms. On a terminal they are a table for the eye: durations and sizes in round units. In a
+pipe they are tab-separated values, with a line of names first; a tab, newline or backslash inside a value is escaped as
+COPY does, and no value is an empty field. With `--json` they are an array of objects. TSV and JSON have the same fields
+and exact values: times in ISO 8601, durations in seconds (the name says so), 64-bit ids as strings, which no reader
+rounds to a double.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Generic, TypeVar
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+__all__ = [
+    "Column",
+    "duration",
+    "ident",
+    "note",
+    "objects",
+    "seconds",
+    "show_object",
+    "show_rows",
+    "size",
+    "table",
+    "tsv",
+    "write_json",
+]
+
+T = TypeVar("T")
+
+_COPY_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+
+
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    """A field of a row: its name in TSV and JSON, where its value comes from, and how it looks on a terminal.
+
+    `get` returns what JSON can hold, or a datetime.
+    """
+
+    name: str
+    get: Callable[[T], Any]
+    pretty: Callable[[Any], str] = str
+
+    @property
+    def title(self) -> str:
+        return self.name.removesuffix("_seconds").replace("_", " ")
+
+
+def show_rows(columns: Sequence[Column[T]], rows: Iterable[T], *, as_json: bool) -> None:
+    """Write rows to stdout in the form that fits."""
+    if as_json:
+        write_json(objects(columns, rows))
+    elif sys.stdout.isatty():
+        Console().print(table(columns, rows))
+    else:
+        sys.stdout.write(tsv(columns, rows))
+
+
+def show_object(facts: Mapping[str, Any], message: str, *, as_json: bool) -> None:
+    """The answer of a verb that did something: an object with `--json`, else a sentence on stderr."""
+    if as_json:
+        write_json(facts)
+    else:
+        note(message)
+
+
+def note(message: str) -> None:
+    """A sentence for a person, on stderr."""
+    typer.echo(message, err=True)
+
+
+def write_json(value: Any) -> None:
+    """One JSON text on stdout, in lines for the eye on a terminal, else on one line."""
+    indent = 2 if sys.stdout.isatty() else None
+    typer.echo(json.dumps(value, indent=indent, ensure_ascii=False, default=_json_value))
+
+
+def objects(columns: Sequence[Column[T]], rows: Iterable[T]) -> list[dict[str, Any]]:
+    """Rows as dicts for JSON."""
+    return [{column.name: column.get(row) for column in columns} for row in rows]
+
+
+def tsv(columns: Sequence[Column[T]], rows: Iterable[T]) -> str:
+    """Rows as tab-separated lines, after one with the names."""
+    lines = ["\t".join(column.name for column in columns)]
+    lines += ["\t".join(_field(column.get(row)) for column in columns) for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def table(columns: Sequence[Column[T]], rows: Iterable[T], title: str | None = None) -> Table:
+    """Rows as a table; numbers are to the right."""
+    found = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    cells = [[column.get(row) for column in columns] for row in rows]
+    for number, column in enumerate(columns):
+        numeric = any(isinstance(line[number], int | float) for line in cells)
+        found.add_column(column.title, justify="right" if numeric else "left", overflow="fold")
+    for line in cells:
+        found.add_row(*(Text(_cell(column, value)) for column, value in zip(columns, line, strict=True)))
+    return found
+
+
+def ident(value: int | None) -> str | None:
+    """A 64-bit id as text."""
+    return None if value is None else str(value)
+
+
+def seconds(value: timedelta | None) -> float | None:
+    """A duration in seconds, to the microsecond."""
+    return None if value is None else round(value.total_seconds(), 6)
+
+
+def duration(value: float) -> str:
+    """Seconds for the eye: `0.3 s`, `4 min`, `2.1 h`, `3 d`."""
+    for limit, unit, name in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if abs(value) < limit:
+            return f"{value / unit:.3g} {name}"
+    return f"{value / 86_400:.0f} d"
+
+
+def size(value: int) -> str:
+    """Bytes for the eye, in PostgreSQL's units of 1024."""
+    amount = float(value)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1024:
+            return f"{amount:.3g} {unit}" if amount < 100 else f"{amount:.0f} {unit}"
+        amount /= 1024
+    return f"{amount:.4g} TB"
+
+
+def _cell(column: Column[Any], value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, datetime):
+        return value.astimezone().isoformat(" ", "seconds")
+    return column.pretty(value)
+
+
+def _field(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value).translate(_COPY_ESCAPES)
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"not for JSON: {type(value).__name__}")

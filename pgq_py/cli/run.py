@@ -1,0 +1,76 @@
+"""`pgq run MODULE:OBJ`: run the consumers that an application has declared on its PgQ object."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import sys
+import traceback
+from typing import Annotated, Any
+
+import typer
+
+from pgq_py.app import AsyncPgQ, PgQ
+from pgq_py.cli._logs import Verbose, start_logging
+from pgq_py.cli._options import Dsn
+from pgq_py.errors import PgqError
+
+__all__ = ["run"]
+
+
+def run(
+    target: Annotated[str, typer.Argument(metavar="MODULE:OBJ", show_default=False, help="As in `shop.events:pgq`.")],
+    verbose: Verbose = False,
+    dsn: Dsn = None,
+) -> None:
+    """Run the consumers declared on a PgQ or AsyncPgQ object, until SIGTERM or Ctrl-C.
+
+    MODULE is imported as Python finds it, from the current directory first. Current calls of handlers are finished; a
+    second signal does not wait for them.
+    """
+    module, _, name = target.partition(":")
+    if not module or not name:
+        raise typer.BadParameter(f"{target!r} is not MODULE:OBJ", param_hint="'MODULE:OBJ'")
+    if dsn is not None:
+        os.environ["PGQ_DSN"] = dsn  # where the application's own PgQ() looks
+    start_logging(verbose=verbose)
+    app = _load(module, name)
+    if isinstance(app, AsyncPgQ):
+        asyncio.run(app.run())
+    else:
+        app.run()
+
+
+def _load(module: str, name: str) -> PgQ | AsyncPgQ:
+    """The object. Raises PgqError, naming the line that went wrong when it is the application's."""
+    sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds str
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except PgqError:
+        raise
+    except Exception as exc:
+        raise PgqError(f"cannot import {module}:{name}: {_one_line(exc)}", advice=_place(exc)) from exc
+    if not isinstance(found, PgQ | AsyncPgQ):
+        raise PgqError(
+            f"{module}:{name} is a {type(found).__name__}, not a PgQ or AsyncPgQ",
+            advice="Nothing was started. Name the object that the consumers are declared on.",
+        )
+    return found
+
+
+def _one_line(exc: Exception) -> str:
+    return traceback.format_exception_only(exc)[-1].strip()
+
+
+def _place(exc: Exception) -> str:
+    """The innermost line of the application on the way to the error, if it got that far."""
+    frames = [frame for frame in traceback.extract_tb(exc.__traceback__) if not _is_ours(frame.filename)]
+    where = f"{frames[-1].filename}, line {frames[-1].lineno}: {frames[-1].line}\n" if frames else ""
+    return f"{where}Nothing was started. Modules are looked for in the current directory first, then as Python does."
+
+
+def _is_ours(filename: str) -> bool:
+    return filename == __file__ or filename.startswith("<frozen") or filename == importlib.__file__

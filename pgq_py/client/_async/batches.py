@@ -1,0 +1,115 @@
+"""Batches as a consumer reads them: streamed, and acknowledged piece by piece.
+
+A batch may hold millions of events (one tick window is never cut), so it is read through a cursor, some thousand events
+at a time. The cursor is declared WITH HOLD: while the first rows are all there is, which is the common case, this costs
+nothing; a larger rest is spooled by the server at the commit. After that neither a snapshot nor a lock on the log's
+slots is held however long the consumer takes, and acknowledgements commit on the same connection in between. It also
+means that reading needs a session of its own, not one that PgBouncer shares out by transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from itertools import islice
+from operator import length_hint
+from typing import TYPE_CHECKING
+
+from pgq_py.types import BatchId, Event, EventId, OpenBatch
+
+if TYPE_CHECKING:
+    from pgq_py.client._async.subscription import AsyncSubscription
+
+__all__ = ["AsyncBatch"]
+
+FETCH_ROWS = 2_000
+"""Events per round trip: as many as stay in the processor's caches; larger ones were slower."""
+
+
+class AsyncBatch:
+    """One open batch. Iterate over it for its events, in `id` order, each once.
+
+    What a loop or `fetch` has not handed out yet can be read later from the same object. `ack` records progress;
+    whoever gave the batch out says when the rest is acknowledged.
+    """
+
+    def __init__(self, subscription: AsyncSubscription, info: OpenBatch) -> None:
+        self.info = info
+        self._subscription = subscription
+        self._more = True
+        self._chunk: list[Event] = []
+        self._unread: Iterator[Event] = iter(())
+        self._handed: EventId | None = None
+        self._acked = info.position
+        self._read_out = False
+        self._finished = False
+
+    def __repr__(self) -> str:
+        where = f"{self._subscription.queue}/{self._subscription.consumer}"
+        return f"<{type(self).__name__} {self.id} of {where}>"
+
+    @property
+    def id(self) -> BatchId:
+        return self.info.batch_id
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        while await self.look_ahead():
+            for event in self._unread:
+                yield event
+        self._read_out = True
+
+    async def fetch(self, limit: int = FETCH_ROWS) -> list[Event]:
+        """The next events, fewer than `limit` only at the end of the batch."""
+        events: list[Event] = []
+        while len(events) < limit and await self.look_ahead():
+            events += islice(self._unread, limit - len(events))
+        self._read_out = self.exhausted
+        return events
+
+    @property
+    def exhausted(self) -> bool:
+        """No event is left to be fetched."""
+        return not self._more and not length_hint(self._unread)
+
+    async def ack(self, event: Event | EventId | None = None) -> None:
+        """Acknowledge the batch up to and including this event, or all of it; the rest stays open.
+
+        Raises BatchNotFound when another process has finished the batch or moved the consumer.
+        """
+        up_to = event.id if isinstance(event, Event) else event
+        self._finished = await self._subscription.ack(self.id, up_to)
+        self._acked = up_to
+
+    async def leave(self) -> None:
+        """Acknowledge what has been handed out, unless `ack` has finished the batch.
+
+        A batch of which nothing was read is acknowledged whole: that is how one is skipped.
+        """
+        if self._finished:
+            return
+        handed = self._handed_out()
+        if self._read_out or handed is None:
+            await self.ack()
+        elif handed != self._acked:
+            await self.ack(handed)
+
+    def continues_at(self, info: OpenBatch) -> bool:
+        """Whether that is this batch, acknowledged exactly as far as this object knows."""
+        return info.batch_id == self.id and info.position == self._acked
+
+    async def look_ahead(self) -> bool:
+        """Have at least one event in memory that has not been handed out; False at the end of the batch."""
+        if length_hint(self._unread):
+            return True
+        self._handed = self._handed_out()
+        self._chunk = await self._subscription.fetch(FETCH_ROWS) if self._more else []
+        self._unread = iter(self._chunk)
+        if self._more and len(self._chunk) < FETCH_ROWS:
+            self._more = False
+            await self._subscription.close_cursor()
+        return bool(self._chunk)
+
+    def _handed_out(self) -> EventId | None:
+        """The last event handed out. How far a loop has come is asked of the iterator, so that the loop need not keep
+        book for each event."""
+        taken = len(self._chunk) - length_hint(self._unread)
+        return self._chunk[taken - 1].id if taken else self._handed

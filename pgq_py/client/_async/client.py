@@ -1,0 +1,13 @@
+"""The whole client: everything that can be asked of the log, on connections of one's own or of the caller's."""
+
+from __future__ import annotations
+
+from pgq_py.client._async.administering import AsyncAdministering
+from pgq_py.client._async.consuming import AsyncConsuming
+from pgq_py.client._async.producing import AsyncProducing
+
+__all__ = ["AsyncClient"]
+
+
+class AsyncClient(AsyncProducing, AsyncConsuming, AsyncAdministering):
+    """See the three bases for the calls. Threads may share one object, and so may tasks of one event loop."""

@@ -1,0 +1,169 @@
+"""Sending events: one by one through the queue's own function, many through COPY.
+
+A single send calls the function generated for its queue, whose name is asked for once per database and queue. That
+function goes away with its queue: the stale name is then forgotten and asked for again.
+
+Rotation refuses a writer that dawdled between choosing a slot and writing to it (SQLSTATE 40001). Where the transaction
+is this client's own it is simply run again; a caller's transaction can be repeated by the caller alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from psycopg import AsyncConnection, AsyncCursor
+from psycopg.sql import Identifier
+
+from pgq_py.client import queries
+from pgq_py.client._async import calls
+from pgq_py.client._async.connections import AsyncConnections
+from pgq_py.client._async.copying import AsyncCopyWriter
+from pgq_py.client.acompat import AsyncItems, aslices
+from pgq_py.client.borrowed import borrow_async
+from pgq_py.client.checks import check_items, check_name, check_positive
+from pgq_py.client.copytext import copy_block
+from pgq_py.client.encoding import Data, Row, event_columns, plain_text
+from pgq_py.errors import QueueNotFound, SchemaOutdated, SlotClosed, translate
+from pgq_py.settings import Settings
+from pgq_py.types import EventId
+
+__all__ = ["AsyncPipeline", "AsyncProducing"]
+
+BLOCK_ROWS = 256
+"""Rows rendered at a time: enough for string operations per block, few enough to keep the server busy meanwhile."""
+
+ATTEMPTS = 10
+"""How often a transaction of our own is run before a closed slot is reported. A second time is rare already."""
+
+
+class _StaleProducer(QueueNotFound):
+    """The queue's function is gone: the queue was dropped, or dropped and created anew."""
+
+
+class AsyncProducing(AsyncConnections):
+    """The calls that send."""
+
+    def __init__(self, dsn: str | None = None, *, settings: Settings | None = None) -> None:
+        super().__init__(dsn, settings=settings)
+        self._producers: dict[tuple[bytes, bytes, bytes, str], str] = {}
+
+    async def send(
+        self,
+        queue: str,
+        data: Data,
+        *,
+        type: str | None = None,  # noqa: A002 - the column's name
+        extra1: str | None = None,
+        extra2: str | None = None,
+        extra3: str | None = None,
+        extra4: str | None = None,
+        conn: Any = None,
+    ) -> EventId:
+        """Send one event and return its id.
+
+        `data` is stored as it is when it is a str, as compact JSON when it is a dict, list, number or bool, as NULL
+        when it is None. With `conn`, the event is part of the transaction on that connection; without, it is committed
+        at the return. Raises InvalidArgument, before anything is sent, for what could not be stored unchanged.
+        """
+        row = event_columns(type, data, extra1, extra2, extra3, extra4)
+        if conn is not None:
+            return await self._produce(await borrow_async(conn), queue, row)
+        for _ in range(ATTEMPTS - 1):
+            try:
+                async with self._connection() as own:
+                    return await self._produce(own, queue, row)
+            except (SlotClosed, _StaleProducer):
+                continue
+        async with self._connection() as own:
+            return await self._produce(own, queue, row)
+
+    async def send_many(
+        self,
+        queue: str,
+        events: AsyncItems,
+        *,
+        type: str | None = None,  # noqa: A002
+        chunk_size: int = 10_000,
+        conn: Any = None,
+    ) -> int:
+        """Send many events through COPY and return how many.
+
+        An element is the data alone, as `send` takes it, or a tuple (type, data, extra1 .. extra4; NewEvent names
+        them), or an Event, which is sent on. `type` is for those that have none. The input is streamed: memory holds
+        about one chunk.
+
+        Without `conn`, every chunk is a transaction of its own, so an error in between keeps the chunks before it; with
+        `conn`, all of them are part of the transaction on that connection. Events of a chunk have rising ids in the
+        order given.
+        """
+        default_type = plain_text(type, "type")
+        rows = min(BLOCK_ROWS, check_positive(chunk_size, "chunk_size"))
+        check_items(events)
+        attempts = ATTEMPTS if conn is None else 1
+        async with (
+            self._connection(conn) as own,
+            AsyncCopyWriter(own, check_name(queue, "queue"), chunk_size, attempts) as writer,
+        ):
+            async for items in aslices(events, rows):
+                await writer.write(copy_block(items, default_type))
+        return writer.rows
+
+    @asynccontextmanager
+    async def pipeline(self, conn: Any = None) -> AsyncIterator[AsyncPipeline]:
+        """One transaction whose single sends do not wait for each other's answers.
+
+        Their ids are not returned, and an error surfaces at the end of the block at the latest, whose transaction is
+        then rolled back.
+        """
+        async with self.transaction(conn) as own, own.pipeline() as pipeline:
+            yield AsyncPipeline(self, own)
+            with translate():
+                await pipeline.sync()
+
+    async def _produce(self, conn: AsyncConnection[Any], queue: str, row: Row) -> EventId:
+        statement = await self._producer(conn, queue)
+        try:
+            return EventId(await calls.value(conn, statement, row))
+        except SchemaOutdated as exc:
+            raise self._forget(conn, queue) from exc
+
+    async def _producer(self, conn: AsyncConnection[Any], queue: str) -> str:
+        """The statement that sends to this queue in this connection's database."""
+        key = (conn.pgconn.host, conn.pgconn.port, conn.pgconn.db, queue)
+        statement = self._producers.get(key)
+        if statement is None:
+            function = await calls.value(conn, queries.PRODUCER_FUNCTION, [check_name(queue, "queue")])
+            statement = self._producers[key] = queries.PRODUCE.format(Identifier(function)).as_string(conn)
+        return statement
+
+    def _forget(self, conn: AsyncConnection[Any], queue: str) -> _StaleProducer:
+        self._producers.pop((conn.pgconn.host, conn.pgconn.port, conn.pgconn.db, queue), None)
+        return _StaleProducer(f"queue {queue!r} was dropped, or created anew, since it was last sent to")
+
+
+class AsyncPipeline:
+    """What `pipeline()` yields: `send` without an answer, and the connection for further statements."""
+
+    def __init__(self, producing: AsyncProducing, conn: AsyncConnection[Any]) -> None:
+        self.conn = conn
+        self._producing = producing
+        self._cursor = AsyncCursor(conn)
+
+    async def send(
+        self,
+        queue: str,
+        data: Data,
+        *,
+        type: str | None = None,  # noqa: A002
+        extra1: str | None = None,
+        extra2: str | None = None,
+        extra3: str | None = None,
+        extra4: str | None = None,
+    ) -> None:
+        """As `send` of the client, but for the id."""
+        row = event_columns(type, data, extra1, extra2, extra3, extra4)
+        statement = await self._producing._producer(self.conn, queue)
+        with translate():
+            await self._cursor.execute(statement, row)

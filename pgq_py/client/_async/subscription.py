@@ -1,0 +1,101 @@
+"""One consumer of one queue, through one connection that is nobody else's.
+
+Batches and the ownership of the subscription are state of that session: the lock goes when the session goes, however it
+ends, and a standby takes over. The lock is a courtesy that keeps two workers from doing the same work; it is the
+database's row lock and its check of batch and position that make every acknowledgement right, owned or not.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psycopg import AsyncConnection, AsyncCursor
+from psycopg.sql import SQL, Literal
+
+from pgq_py.client import queries
+from pgq_py.client._async import calls
+from pgq_py.client._async.batches import AsyncBatch
+from pgq_py.client.rows import event_rows
+from pgq_py.errors import translate
+from pgq_py.types import BatchId, Event, EventId, OpenBatch
+
+__all__ = ["STANDBY_INTERVAL", "AsyncSubscription"]
+
+STANDBY_INTERVAL = 0.1
+"""Seconds between two attempts to take over a subscription. Waiting inside the database would hold a snapshot, and with
+it the horizon of every table, for as long as the owner lives."""
+
+
+class AsyncSubscription:
+    """The calls of a consumer that keeps its connection. Windows are merged to batches of about `max_events`."""
+
+    def __init__(self, conn: AsyncConnection[Any], queue: str, consumer: str, max_events: int) -> None:
+        self.conn = conn
+        self.queue, self.consumer = queue, consumer
+        self._max_events = max_events
+        self._owned = False
+        self._declared = False
+        self._rows = AsyncCursor(conn, row_factory=event_rows)
+
+    async def own(self) -> bool:
+        """Try to become the one worker of this consumer, until the connection ends."""
+        if not self._owned:
+            key = f"pgq:{self.queue}/{self.consumer}"
+            self._owned = bool(await calls.value(self.conn, queries.OWN_SUBSCRIPTION, [key]))
+        return self._owned
+
+    async def open(self) -> AsyncBatch | None:
+        """The open batch or the next one, in a transaction of its own; None when nothing waits.
+
+        An empty batch is not an empty queue: it is acknowledged, and the next one tried.
+        """
+        while True:
+            async with calls.transaction(self.conn):
+                batch = await self.resume(None)
+            if batch is None or not batch.exhausted:
+                return batch
+            await batch.ack()
+
+    async def resume(self, batch: AsyncBatch | None) -> AsyncBatch | None:
+        """In the caller's transaction: lock the subscription and go on where it stands.
+
+        That is `batch` itself, if nobody moved the consumer since; else the open batch or the next one, which may turn
+        out to be empty; None when nothing waits.
+        """
+        parameters = [self.queue, self.consumer, self._max_events]
+        (info,) = await calls.records(self.conn, OpenBatch, queries.OPEN_BATCH, parameters)
+        if not info.batch_id:
+            return None
+        if batch is not None and batch.continues_at(info):
+            return batch
+        batch = AsyncBatch(self, info)
+        await self._declare(batch)
+        await batch.look_ahead()
+        return batch
+
+    async def ack(self, batch: BatchId, up_to: EventId | None) -> bool:
+        """Acknowledge up to an event, or all; True when that finished the batch."""
+        parameters = [self.queue, self.consumer, batch, up_to]
+        return bool(await calls.value(self.conn, queries.ACK, parameters))
+
+    async def poke(self) -> bool:
+        """Tick the queue if that is due and nobody else does it; True when there is a new tick."""
+        return await calls.value(self.conn, queries.POKE, [self.queue]) is not None
+
+    async def fetch(self, limit: int) -> list[Event]:
+        """The next rows of the declared cursor."""
+        with translate():
+            await self._rows.execute(queries.FETCH_BATCH.format(Literal(limit)), binary=True, prepare=False)
+            return await self._rows.fetchall()
+
+    async def close_cursor(self) -> None:
+        """Give the rows that are left back to the server."""
+        if self._declared:
+            await calls.command(self.conn, queries.CLOSE_BATCH)
+            self._declared = False
+
+    async def _declare(self, batch: AsyncBatch) -> None:
+        await self.close_cursor()
+        ((statement, *_),) = await calls.rows(self.conn, queries.BATCH_EVENT_SQL, [batch.id])
+        await calls.command(self.conn, queries.BATCH_CURSOR.format(SQL(statement)))
+        self._declared = True

@@ -1,0 +1,54 @@
+"""How this package's own connections are made: pooled ones for calls, direct ones for whoever holds session state.
+
+A connection is in autocommit mode, so that one call is one transaction and one round trip; a longer transaction is
+opened where one is meant. A dead server is noticed within about fifteen seconds even when it says nothing (keepalives):
+a worker on a half-open connection would otherwise own a subscription that nobody serves.
+"""
+
+from __future__ import annotations
+
+import select
+from typing import Any
+
+from psycopg import AsyncConnection, Connection
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from pgq_py.settings import Settings
+
+__all__ = ["check_alive", "check_alive_async", "connect_kwargs"]
+
+_KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 5, "keepalives_count": 2}
+
+
+def connect_kwargs(settings: Settings, purpose: str = "") -> dict[str, Any]:
+    """Keyword arguments of `connect`. The purpose (a word or two) is added to the application name.
+
+    What the DSN itself says takes precedence.
+    """
+    given = conninfo_to_dict(settings.conninfo)
+    defaults = {"connect_timeout": round(settings.connect_timeout), **_KEEPALIVES}
+    name = f"{given.get('application_name', settings.application_name)} {purpose}".strip()
+    chosen = {key: value for key, value in defaults.items() if key not in given}
+    return {"autocommit": True, "application_name": name[:63], **chosen}
+
+
+def _is_silent(conn: Connection[Any] | AsyncConnection[Any]) -> bool:
+    """Whether nothing waits to be read: a server that went away has at least closed the socket."""
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(conn.fileno(), select.POLLIN)
+        return not poll.poll(0)
+    return not select.select([conn.fileno()], [], [], 0)[0]
+
+
+def check_alive(conn: Connection[Any]) -> None:
+    """The pool's check: a round trip only for a connection that looks suspicious. Raises when it is dead."""
+    if not _is_silent(conn):
+        ConnectionPool.check_connection(conn)
+
+
+async def check_alive_async(conn: AsyncConnection[Any]) -> None:
+    """The same for the async pool."""
+    if not _is_silent(conn):
+        await AsyncConnectionPool.check_connection(conn)

@@ -1,0 +1,105 @@
+"""`pgq ticker` and `pgq run`: started, seen to work, stopped by a signal."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cli.driving import Run, command, environment, run
+from tests.clusters import Database
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.newest
+
+SHOP = """
+from pgq_py import {facade}
+pgq = {facade}()
+
+@pgq.consumer("orders", name="mailer", exactly_once=True)
+{handler}
+"""
+HANDLERS = {
+    "PgQ": "def mail(event, tx): tx.execute('insert into mails values (%s)', [event.data])",
+    "AsyncPgQ": "async def mail(event, tx): await tx.execute('insert into mails values (%s)', [event.data])",
+}
+
+
+@contextmanager
+def _process(*args: str, dsn: str | None, cwd: Path | None = None) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        command(*args), env=environment(dsn), cwd=cwd, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_the_ticker_ticks_until_it_is_told_to_stop(db: Database) -> None:
+    db.rows("select pgq.create_queue('orders'), pgq.insert_event('orders', 't', 'x')")
+    with _process("ticker", dsn=db.dsn) as process:
+        wait_until(lambda: db.value("select last_tick_id > 1 from pgq.get_queue_info('orders')"), 20)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert out == ""
+    assert "stopped after 1 ticks" in err
+
+
+def test_the_ticker_once(pgq: Run, db: Database) -> None:
+    db.rows("select pgq.create_queue('orders'), pgq.insert_event('orders', 't', 'x')")
+    assert pgq("ticker", "--once", "--json").json == {"ticks": 1}
+    again = pgq("ticker", "--once")
+    assert (again.status, again.out) == (0, "")
+    assert "made 0 ticks" in again.err
+    assert pgq("ticker", "--interval", "1000").status == 1
+
+
+@pytest.mark.parametrize("facade", ["PgQ", "AsyncPgQ"])
+@pytest.mark.parametrize("how", ["environment", "option"])
+def test_run_from_the_current_directory(db: Database, tmp_path: Path, facade: str, how: str) -> None:
+    db.rows("create table mails (data text); select pgq.create_queue('orders')")
+    (tmp_path / "shop.py").write_text(SHOP.format(facade=facade, handler=HANDLERS[facade]))
+    options = ("--dsn", db.dsn) if how == "option" else ()
+    dsn = db.dsn if how == "environment" else None
+    with _process("run", "shop:pgq", *options, dsn=dsn, cwd=tmp_path) as process:
+        wait_until(lambda: db.value("select count(*) from pgq.get_consumer_info('orders')"), 20)
+        db.rows("select pgq.insert_event('orders', 't', 'hello')")
+        wait_until(lambda: db.rows("select data from mails") == [("hello",)], 20)
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=20)
+    assert process.returncode == 0, err
+
+
+@pytest.mark.parametrize(
+    ("module", "target", "text"),
+    [
+        (None, "nosuch:pgq", "No module named 'nosuch'"),
+        ("import nosuch_library", "shop:pgq", "No module named 'nosuch_library'"),
+        ("import nosuch_library", "shop:pgq", "shop.py, line 1: import nosuch_library"),
+        ("x = 1\nraise KeyError('colour')", "shop:pgq", "shop.py, line 2: raise KeyError('colour')"),
+        ("def broken(:", "shop:pgq", "SyntaxError"),
+        ("x = 1", "shop:pgq", "has no attribute 'pgq'"),
+        ("pgq = 1", "shop:pgq", "shop:pgq is a int"),
+        ("import pgq_py\npgq = pgq_py.PgQ()", "shop:pgq", "there is no consumer to run"),
+        ("import pgq_py\npgq = pgq_py.PgQ('sesame')", "shop:pgq", "dsn"),
+    ],
+)
+def test_what_cannot_be_run(tmp_path: Path, module: str | None, target: str, text: str) -> None:
+    if module is not None:
+        (tmp_path / "shop.py").write_text(module)
+    answer = run("run", target, cwd=tmp_path)
+    assert (answer.status, answer.out) == (1, "")
+    assert answer.err.startswith("pgq: ")
+    assert text in answer.err
+
+
+def test_run_says_what_is_missing_in_the_database(empty_db: Database, db: Database, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SHOP.format(facade="PgQ", handler=HANDLERS["PgQ"]))
+    statuses = [run("run", "shop:pgq", dsn=dsn, cwd=tmp_path).status for dsn in (empty_db.dsn, db.dsn, "host=/nowhere")]
+    assert statuses == [4, 1, 3]

@@ -1,0 +1,149 @@
+"""The ticker at work: it ticks what is due, shrugs off what breaks, and stops when told."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+
+from pgq_py import ConnectionFailed, SchemaMissing
+from pgq_py.app import PgQ
+from pgq_py.settings import load_settings
+from pgq_py.ticker import Ticker
+from tests.clusters import Database
+from tests.ticker.conftest import running_ticker
+from tests.waiting import wait_until
+
+SESSION = "select pid from pg_stat_activity where application_name = %s and pid <> %s"
+
+
+def ticks(db: Database, queue: str = "orders") -> int:
+    return int(db.value("select last_tick_id from pgq.get_queue_info(%s)", [queue]))
+
+
+def wait_for_ticks(ticker: Ticker, count: int, timeout: float = 10) -> None:
+    wait_until(lambda: ticker.ticks >= count, timeout, f"tick {count}")
+    assert ticker.ticks == count
+
+
+def test_it_ticks_when_there_is_something_new_and_not_otherwise(pgq: PgQ, db: Database) -> None:
+    with running_ticker(db.dsn, tick_interval=0.01) as ticker:
+        before = ticks(db)
+        for number in range(3):
+            pgq.send("orders", number)
+            wait_for_ticks(ticker, number + 1)
+        assert ticks(db) == before + 3
+    assert ticks(db) == before + 3
+    assert [event.json for event in pgq.receive("orders", "mailer")] == [0, 1, 2]
+
+
+def test_several_tickers_and_a_consumer(pgq: PgQ, db: Database) -> None:
+    """Scenario 3, briefly: each event once."""
+    with ExitStack() as stack:
+        for _ in range(4):
+            stack.enter_context(running_ticker(db.dsn, tick_interval=0.005))
+        for start in range(0, 2000, 100):
+            pgq.send_many("orders", range(start, start + 100))
+        with pgq.batches("orders", "mailer", wait=2) as batches:
+            seen: list[int] = []
+            for batch in batches:
+                seen += [event.json for event in batch]
+                if len(seen) >= 2000:
+                    break
+    assert seen == list(range(2000))
+
+
+@pytest.mark.crash
+def test_terminated_connections_are_made_anew(pgq: PgQ, db: Database) -> None:
+    """Scenario 15: ticker and maintenance are back within two seconds."""
+    with running_ticker(db.dsn, tick_interval=0.01, maintenance_interval=0.05) as ticker:
+        pgq.send("orders", "x")
+        wait_for_ticks(ticker, 1)
+        for name in ("pgq ticker", "pgq maintenance"):
+            ((pid,),) = wait_until(partial(db.rows, SESSION, [name, 0]))
+            assert db.rows("select pg_terminate_backend(%s)", [pid])
+            wait_until(partial(db.rows, SESSION, [name, pid]), timeout=2)
+        pgq.send("orders", "x")
+        wait_for_ticks(ticker, 2, timeout=2)
+
+
+@pytest.mark.crash
+def test_the_server_crashes_and_comes_back(private_db: Database) -> None:
+    with PgQ(private_db.dsn) as pgq, running_ticker(private_db.dsn, tick_interval=0.01) as ticker:
+        pgq.create_queue("orders")
+        pgq.send("orders", "x")
+        wait_for_ticks(ticker, 1)
+        private_db.server.crash()
+        private_db.server.start()
+        pgq.close()
+        pgq.send("orders", "x")
+        wait_for_ticks(ticker, 2, timeout=3)
+
+
+def test_one_broken_queue_stops_no_other_and_is_reported_once(
+    pgq: PgQ, db: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Scenario 11: the last tick of one queue claims a snapshot from the future."""
+    pgq.create_queue("broken")
+    slot = db.value("select tableoid::regclass::text from pgq.tick_ring limit 1")
+    damage = f"update {slot} set tick_snapshot = '9000000000:9000000000:' where tick_queue = %s"
+    db.rows(damage, [db.value("select queue_id from pgq.queue where queue_name = 'broken'")])
+    pgq.send("broken", "x")
+    with caplog.at_level(logging.ERROR), running_ticker(db.dsn, tick_interval=0.01) as ticker:
+        for number in range(3):
+            pgq.send("orders", "x")
+            wait_for_ticks(ticker, number + 1)
+        wait_until(lambda: ticker._failed_at)
+        first = ticker._failed_at["broken"]
+        wait_until(lambda: ticker._failed_at["broken"] > first, what="a second try")
+    assert [record.message.partition(":")[0] for record in caplog.records] == ["queue broken"]
+
+
+def test_paused_and_dropped_queues_are_left_alone(pgq: PgQ, db: Database, caplog: pytest.LogCaptureFixture) -> None:
+    with running_ticker(db.dsn, tick_interval=0.01) as ticker:
+        pgq.pause_queue("orders")
+        pgq.send("orders", "x")
+        pgq.create_queue("other")
+        pgq.send("other", "x")
+        wait_for_ticks(ticker, 1)
+        pgq.drop_queue("other", force=True)
+        pgq.resume_queue("orders")
+        wait_for_ticks(ticker, 2)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_once(pgq: PgQ, db: Database) -> None:
+    pgq.send("orders", "x")
+    assert Ticker(load_settings(dsn=db.dsn)).run_once() == 1
+    assert Ticker(load_settings(dsn=db.dsn)).run_once() == 0
+
+
+def test_what_is_wrong_from_the_start_is_raised(empty_db: Database) -> None:
+    for dsn, error in [(empty_db.dsn, SchemaMissing), ("host=/nowhere", ConnectionFailed)]:
+        for run in (Ticker(load_settings(dsn=dsn)).run, Ticker(load_settings(dsn=dsn)).run_once):
+            with pytest.raises(error):
+                run()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it(pgq: PgQ, db: Database, number: signal.Signals) -> None:
+    """Scenario 21."""
+    command = [sys.executable, "-W", "error", "-c", "from pgq_py.ticker import Ticker; Ticker().run()"]
+    process = subprocess.Popen(command, env={**os.environ, "PGQ_DSN": db.dsn})
+    try:
+        pgq.send("orders", "x")
+        wait_until(lambda: not pgq.queues_due())
+        started = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(5) == 0
+        assert time.monotonic() - started < 1
+    finally:
+        process.kill()
+        process.wait()
