@@ -74,5 +74,7 @@ def _panel(sample: Sample) -> Panel:
         f"{sample.p99_ms:.1f} ms", "latency p99", size(sample.log_bytes), "log",
     )  # fmt: skip
     pinned = f"the xmin horizon is pinned, {sample.horizon_age:,} transactions ago"
+    progress = Table.grid(padding=(0, 3))
     bar = ProgressBar(total=sample.seconds, completed=sample.elapsed, width=40)
-    return Panel(Group(bar, facts, pinned), title=f"pgq demo: {sample.stage}", title_align="left")
+    progress.add_row(bar, f"{sample.elapsed:.0f} of {sample.seconds:.0f} s")
+    return Panel(Group(progress, facts, pinned), title=f"pgq demo: {sample.stage}", title_align="left")

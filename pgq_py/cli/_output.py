@@ -99,14 +99,15 @@ def tsv(columns: Sequence[Column[T]], rows: Iterable[T]) -> str:
 
 
 def table(columns: Sequence[Column[T]], rows: Iterable[T], title: str | None = None) -> Table:
-    """Rows as a table; numbers are to the right."""
+    """Rows as a table; numbers are to the right, and a column without any value is left out."""
     found = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
     cells = [[column.get(row) for column in columns] for row in rows]
-    for number, column in enumerate(columns):
+    shown = [n for n in range(len(columns)) if not cells or any(line[n] is not None for line in cells)]
+    for number in shown:
         numeric = any(isinstance(line[number], int | float) for line in cells)
-        found.add_column(column.title, justify="right" if numeric else "left", overflow="fold")
+        found.add_column(columns[number].title, justify="right" if numeric else "left", overflow="fold")
     for line in cells:
-        found.add_row(*(Text(_cell(column, value)) for column, value in zip(columns, line, strict=True)))
+        found.add_row(*(Text(_cell(columns[number], line[number])) for number in shown))
     return found
 
 
@@ -144,7 +145,7 @@ def _cell(column: Column[Any], value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, datetime):
-        return value.astimezone().isoformat(" ", "seconds")
+        return f"{value.astimezone():%Y-%m-%d %H:%M:%S}"
     return column.pretty(value)
 
 

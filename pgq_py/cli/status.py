@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from pgq_py.cli._options import Dsn, Json, client
 from pgq_py.cli._output import Column, duration, ident, objects, seconds, size, table, tsv, write_json
@@ -73,8 +74,13 @@ def status(
     """
     with client(dsn) as pgq:
         health = examine(pgq, Limits(ticker_lag, consumer_lag, rotation_blocked))
+    _show(health, as_json=json)
+    raise typer.Exit(0 if health.healthy else 1)
+
+
+def _show(health: Health, *, as_json: bool) -> None:
     sections = _sections(health)
-    if json:
+    if as_json:
         write_json(
             {"healthy": health.healthy, "version": health.version}
             | {name: objects(columns, rows) for name, columns, rows in sections}
@@ -83,7 +89,6 @@ def status(
         _print_tables(health, sections)
     else:
         typer.echo("\n".join(f"# {name}\n{tsv(columns, rows)}" for name, columns, rows in sections), nl=False)
-    raise typer.Exit(0 if health.healthy else 1)
 
 
 def _sections(health: Health) -> list[Section]:
@@ -115,6 +120,10 @@ def _print_tables(health: Health, sections: Sequence[Section]) -> None:
     verdict = "[green]healthy[/]" if health.healthy else "[red]unhealthy[/]"
     console.print(f"schema pgq {health.version}: {verdict}")
     for name, columns, rows in sections:
-        if rows:
+        if rows and name != "problems":
             console.print()
             console.print(table(columns, rows, title=name))
+    for problem in health.problems:
+        console.print()
+        console.print(Text(problem.message, "red"), soft_wrap=True)
+        console.print(Text(problem.advice), soft_wrap=True)

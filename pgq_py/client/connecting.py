@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import select
 from typing import Any
+from weakref import WeakSet
 
 from psycopg import AsyncConnection, Connection
 from psycopg.conninfo import conninfo_to_dict
@@ -16,7 +17,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from pgq_py.settings import Settings
 
-__all__ = ["check_alive", "check_alive_async", "connect_kwargs"]
+__all__ = ["check_alive", "check_alive_async", "connect_kwargs", "is_pooled", "note_backend"]
 
 _KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 5, "keepalives_count": 2}
 
@@ -52,3 +53,20 @@ async def check_alive_async(conn: AsyncConnection[Any]) -> None:
     """The same for the async pool."""
     if not _is_silent(conn):
         await AsyncConnectionPool.check_connection(conn)
+
+
+def is_pooled(conn: Connection[Any] | AsyncConnection[Any]) -> bool:
+    """Whether a pooler sits in between, so that session state must not be relied on. Known after `note_backend`."""
+    return conn in _POOLED
+
+
+def note_backend(conn: Connection[Any] | AsyncConnection[Any], pid: int) -> None:
+    """Remember whether the process that serves a connection is the one that greeted it.
+
+    A pooler greets with a process id of its own making, for cancellations have to come back to it.
+    """
+    if conn.info.backend_pid != pid:
+        _POOLED.add(conn)
+
+
+_POOLED: WeakSet[Connection[Any] | AsyncConnection[Any]] = WeakSet()

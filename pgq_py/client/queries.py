@@ -88,6 +88,9 @@ SEEK_TIME: Final = "select pgq.seek(%s, %s, %s::timestamptz)"
 OWN_SUBSCRIPTION: Final = "select pg_try_advisory_lock(hashtextextended(%s, 0))"
 """Session-level ownership of 'pgq:queue/consumer', so that one of several workers reads and the others stand by."""
 
+BACKEND_PID: Final = "select pg_backend_pid()"
+"""The process that serves this statement: behind a pooler, not the one that the connection was told of."""
+
 REQUIRE_READ_COMMITTED: Final = "set default_transaction_isolation = 'read committed'"
 """For sessions of our own: the calls that move a cursor refuse every other level, whatever the database's default."""
 
@@ -105,8 +108,41 @@ POKE: Final = "select pgq.poke(%s)"
 FORCE_TICK: Final = "select pgq.force_tick(%s)"
 """Make the next tick due, whatever the queue's settings."""
 
-QUEUES_DUE: Final = "select pgq.queues_due()"
-"""Names of the queues that need a tick now; reads only."""
+QUEUES_DUE: Final = "select pgq.queues_due(%s::text[])"
+"""Names of the queues that need a tick now, of those given or of all (null); reads only."""
+
+QUEUE_MARKS: Final = "select queue_name, queue_id, event_seq, snapshot_xmin, snapshot_xmax from pgq.queue_marks()"
+"""Where the event sequence of each queue stands, and the bounds of a snapshot; reads only, and little."""
+
+RELEASES_DUE: Final = "select queue_name, wait_ms from pgq.releases_due(%s::text[])"
+"""Queues with delayed events, of those given or of all (null), and for how many ms the next release can wait."""
+
+RELEASE: Final = "select pgq.release(%s)"
+"""Put a queue's delayed events that are due into it: how many, or null when none was due."""
+
+ARM_WAKE: Final = "select pgq.arm_wake(%s)"
+"""Ask producers to notify pgq_wake for so many ms; 0 stops it."""
+
+WAKE_ARMED_MS: Final = "select pgq.wake_armed_ms()"
+"""For how many ms they will."""
+
+WAKE: Final = "select pgq.wake(%s)"
+"""Notify as a producer does, for events that came by COPY."""
+
+CURRENT_XMAX: Final = "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+"""Every transaction that runs now has a smaller id."""
+
+TICK_CHANNEL: Final = "select pgq.tick_channel(%s)"
+"""The channel on which a queue's ticks are announced; its number is what producers announce on pgq_wake."""
+
+LISTEN: Final = SQL("listen {}")
+"""Hear of notifications on a channel (template: its name)."""
+
+LEAD: Final = "select pg_try_advisory_lock(hashtextextended('pgq ticker', 0))"
+"""Session-level leadership among tickers of one database."""
+
+DATABASES: Final = "select datname from pg_database where datallowconn and not datistemplate order by datname"
+"""Databases that a ticker for all of them looks into."""
 
 ASYNCHRONOUS_COMMIT: Final = "set synchronous_commit = off"
 """For the ticker's own session: a tick lost in a crash is made again, and a commit that acknowledges a batch flushes

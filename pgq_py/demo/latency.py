@@ -26,6 +26,10 @@ class Latency:
         """The latency that so many percent did not exceed; 0 when nothing was recorded."""
         return round(int(self._histogram.get_value_at_percentile(percentile)) / 1000, 3)
 
+    def summary(self) -> dict[str, float]:
+        """The usual percentiles: p50, p95, p99, p99.9."""
+        return {f"p{percentile:g}": self.milliseconds(percentile) for percentile in (50, 95, 99, 99.9)}
+
 
 def _new_histogram() -> Any:
     try:

@@ -66,26 +66,18 @@ def promises(
     transactions the horizon is behind, None when it has moved."""
     counts = ", ".join(f"{name} {count:,}" for name, count in facts.applied.items())
     once = facts.transfers == transactions and all(count == transactions for count in facts.applied.values())
-    return (
-        Promise(
-            "mirror",
-            facts.differences == 0 and facts.accounts > 0,
-            f"the mirror equals pgbench_accounts: {facts.differences} of {facts.accounts:,} rows differ",
-        ),
-        Promise("delivery", once and transactions > 0, f"each of {transactions:,} transactions came once: {counts}"),
-        Promise("rotation", rotations >= 1, f"the log rotated: {rotations} times"),
-        Promise("space", left == 0, f"what was delivered takes no space: {left} events left in the log"),
-        Promise(
-            "bloat",
-            facts.dead_tuples == 0,
-            f"no dead tuples in schema pgq: {facts.dead_tuples} (in the other tables: {facts.dead_tuples_elsewhere:,})",
-        ),
-        Promise(
-            "horizon",
-            horizon_age is not None and horizon_age >= transactions,
-            f"the xmin horizon was pinned all the while: {horizon_age or 0:,} transactions",
-        ),
-    )
+    pinned = horizon_age is not None and horizon_age >= transactions
+    dead = f"{facts.dead_tuples} (in the other tables: {facts.dead_tuples_elsewhere:,})"
+    judged = (
+        ("mirror", facts.differences == 0 and facts.accounts > 0, "the mirror equals pgbench_accounts, row by row: "
+         f"{facts.differences} of {facts.accounts:,} differ"),
+        ("delivery", once and transactions > 0, f"each of {transactions:,} transactions came once: {counts}"),
+        ("rotation", rotations >= 1, f"the log rotated: {rotations} times"),
+        ("space", left == 0, f"what was delivered takes no space: {left} events left in the log"),
+        ("bloat", facts.dead_tuples == 0, f"no dead tuples in schema pgq: {dead}"),
+        ("horizon", pinned, f"the xmin horizon was pinned all the while: {horizon_age or 0:,} transactions"),
+    )  # fmt: skip
+    return tuple(Promise(*one) for one in judged)
 
 
 def _row(conn: psycopg.Connection[Any], query: Any) -> Sequence[Any]:

@@ -70,10 +70,11 @@ def _prepare(here: Place, options: Options) -> None:
 
 
 def _settle(here: Place) -> None:
-    """Remove the one dead row that the set-up leaves, once the statistics have counted it."""
+    """Remove the one dead row that the set-up leaves, once the statistics have counted it, and wait until they know."""
     with here.connect("set-up") as conn:
         _wait(lambda: conn.execute(statements.SETTING_COUNTED).fetchone() == (True,), 5.0)
         conn.execute(statements.VACUUM_SETTINGS)
+        _wait(lambda: proof.dead_tuples(conn)[0] == 0, 2.0)
 
 
 def _wait(done: Callable[[], bool], at_most: float, meanwhile: Callable[[], None] = lambda: None) -> None:
@@ -146,20 +147,23 @@ class _Stage:
             transactions=self._transactions,
             events=events,
             events_per_second=round(events / self._seconds, 1),
-            latency_ms={f"p{p:g}": self._latency.milliseconds(p) for p in (50, 95, 99, 99.9)},
+            latency_ms=self._latency.summary(),
             rotations=rotations,
             dead_tuples=facts.dead_tuples,
             dead_tuples_elsewhere=facts.dead_tuples_elsewhere,
             mirror_equal=facts.differences == 0,
             consumers=facts.applied,
             horizon_age=age or 0,
-            promises=proof.promises(
-                facts,
-                transactions=self._transactions,
-                rotations=rotations,
-                left=self._left(),
-                horizon_age=age if self._pinned else None,
-            ),
+            promises=self._promises(facts, rotations, age),
+        )
+
+    def _promises(self, facts: proof.Facts, rotations: int, horizon_age: int | None) -> tuple[proof.Promise, ...]:
+        return proof.promises(
+            facts,
+            transactions=self._transactions,
+            rotations=rotations,
+            left=self._left(),
+            horizon_age=horizon_age if self._pinned else None,
         )
 
     def _watch(self, stage: str, done: Callable[[], bool], at_most: float) -> None:

@@ -5,24 +5,90 @@ Times are seconds of one monotonic clock.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-__all__ = ["RETRY_AFTER", "next_beat", "worth_trying"]
+__all__ = ["RETRY_AFTER", "Mark", "Pace", "Watch", "worth_trying"]
 
 RETRY_AFTER = 1.0
 """Seconds between two attempts to tick a queue that failed."""
 
 
-def next_beat(last: float, now: float, interval: float) -> float:
-    """The first beat after `now` on the grid of the last one.
-
-    Beats that a slow round or a suspended machine has missed are left out, not made up for; one that fell due at this
-    very moment is not missed.
-    """
-    missed = max(0.0, (now - last) // interval)
-    return last + (missed + 1) * interval
-
-
 def worth_trying(due: Iterable[str], failed_at: Mapping[str, float], now: float) -> list[str]:
     """The due queues but for those that have just failed: a broken one must not cost a try per beat."""
     return [queue for queue in due if now - failed_at.get(queue, float("-inf")) >= RETRY_AFTER]
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A queue as seen in one look at all of them: where its event sequence stands, and the snapshot's bounds."""
+
+    queue: str
+    queue_id: int
+    event_seq: int
+    xmin: int
+    xmax: int
+
+
+class Watch:
+    """Which queues are worth a probe, out of thousands that are idle.
+
+    A queue needs none while its event sequence has not moved, and every transaction is over that was running when it
+    was last seen to move: what such a transaction inserted may have become visible at any time until then.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[int, int]] = {}
+        self.names: dict[int, str] = {}
+
+    def look(self, marks: Iterable[Mark]) -> list[str]:
+        """Take note of the marks of all queues; returns those to probe."""
+        seen: dict[str, tuple[int, int]] = {}
+        probe = []
+        self.names = {}
+        for mark in marks:
+            self.names[mark.queue_id] = mark.queue
+            seq, horizon = self._seen.get(mark.queue, (-1, 0))
+            if mark.event_seq != seq:
+                horizon = mark.xmax
+                probe.append(mark.queue)
+            elif mark.xmin < horizon:
+                probe.append(mark.queue)
+            else:
+                # Seen quiet in a snapshot in which all of them were over; look once more, then never.
+                if horizon:
+                    probe.append(mark.queue)
+                horizon = 0
+            seen[mark.queue] = (mark.event_seq, horizon)
+        self._seen = seen
+        return probe
+
+
+class Pace:
+    """Whether to be woken or to keep looking.
+
+    Asleep, every event sends a notification, and a tick follows it at once: the lowest latency, and nothing to do while
+    idle. From some rate on, the notifications cost producers more than they gain; then the ticker takes them off and
+    looks by itself, a few hundred times a second, until the rate has fallen by half.
+    """
+
+    WINDOW = 0.2
+
+    def __init__(self, busy_rate: float = 250.0) -> None:
+        self._busy, self._calm = busy_rate, busy_rate / 2
+        self._ticks: deque[float] = deque()
+        self.busy = False
+
+    def ticked(self, now: float) -> None:
+        """A tick was made."""
+        self._ticks.append(now)
+
+    def decide(self, now: float) -> bool:
+        """True when `busy` has just changed."""
+        while self._ticks and self._ticks[0] < now - self.WINDOW:
+            self._ticks.popleft()
+        rate = len(self._ticks) / self.WINDOW
+        busy = rate >= (self._calm if self.busy else self._busy)
+        changed, self.busy = busy != self.busy, busy
+        return changed

@@ -68,8 +68,7 @@ class Command:
 
     @property
     def runs_on(self) -> bool:
-        ends = {"--once", "--help", "-h"} & set(self.words)
-        return self.words[1:2] in (["ticker"], ["run"]) and not ends
+        return bool({"ticker", "run"} & set(self.words)) and not {"--once", "--help", "-h"} & set(self.words)
 
 
 class Scenario:

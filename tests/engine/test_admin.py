@@ -145,7 +145,8 @@ def test_settings(db: Database, param: str) -> None:
     for setting in GOOD[param]:
         configure(conn, param, setting)
         kept = rows(conn, "select to_jsonb(q) ->> ('queue_' || %s) from pgq.queue q", param)
-        typed: LiteralString = "select to_jsonb(q) ->> %s from jsonb_populate_record(null::pgq.queue, jsonb_build_object(%s::text, %s::text)) q"
+        record: LiteralString = "jsonb_populate_record(null::pgq.queue, jsonb_build_object(%s::text, %s::text))"
+        typed: LiteralString = "select to_jsonb(q) ->> %s from " + record + " q"
         assert kept == rows(conn, typed, f"queue_{param}", f"queue_{param}", setting)
     before = rows(conn, "select * from pgq.queue")
     for setting in BAD[param]:

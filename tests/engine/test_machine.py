@@ -9,7 +9,7 @@ time is for the stress test.
 from __future__ import annotations
 
 from itertools import count
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -63,9 +63,9 @@ class Queue(RuleBasedStateMachine):
         self.model.cursors = {name: Cursor(1) for name in names}
         self.remember_the_table()
 
-    def call(self, query: str, *params: Any) -> Any:
+    def call(self, query: LiteralString, *params: Any) -> Any:
         """The one value of a call of a function with the queue as its first argument."""
-        return value(self.conn, sql.SQL(query), self.queue, *params)  # type: ignore[arg-type]
+        return value(self.conn, sql.SQL(query), self.queue, *params)
 
     # -- writers ----------------------------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class Queue(RuleBasedStateMachine):
     def _open(self, name: str, cursor: Cursor, most: int | None) -> bool:
         columns = "select batch_id, prev_tick_id, cur_tick_id from pgq."
         call = "next_batch_info(%s, %s)" if most is None else f"open_batch(%s, %s, {most})"
-        ((batch, last, upto),) = rows(self.conn, sql.SQL(columns + call), self.queue, name)  # type: ignore[arg-type]
+        ((batch, last, upto),) = rows(self.conn, sql.SQL(columns + call), self.queue, name)
         if batch is None:
             assert cursor.batch is None
             assert cursor.last == self.model.newest

@@ -18,7 +18,6 @@ from tests.engine.support import (
     begin,
     create,
     deliver,
-    finish,
     next_batch,
     rollback,
     rotate_until,
@@ -138,9 +137,9 @@ def test_plans_after_rotation(db: Database, analyzed: bool) -> None:
     conn = db.connect()
     _small(conn)
     _grow(conn)
-    finish(conn, 1)
-    value(conn, "select pgq.seek('q', 'behind', 'latest')")
-    deliver(conn)
+    tick(conn)
+    for consumer in ("c", "behind", "ahead"):
+        value(conn, "select pgq.seek('q', %s, 'latest')", consumer)
     for ring in ("cursor_ring", "tick_ring") * 6:
         step(conn, ring)
     rotate_until(conn, "switched")

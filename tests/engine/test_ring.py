@@ -141,20 +141,20 @@ def test_a_rolled_back_evacuation_changes_nothing(db: Database, ring: str) -> No
     """Nor may the ring have moved on in that transaction, or old rows would be copied past newer ones."""
     conn = db.connect()
     create(conn, "stuck", "c")
-    for data in "abc":
+    for data in "0123456789":
         send(conn, data)
         assert deliver(conn) == [data]
     assert step(conn, ring) == "switched"
-    send(conn, "d")
+    send(conn, "a")
     tick(conn)
     begin(conn)
     assert [step(conn, ring) for _ in range(5)][:2] == ["closed", "truncated"]
     rollback(conn)
     step_until(conn, ring, "truncated")
-    assert drain(conn) == ["d"]
-    send(conn, "e")
-    assert deliver(conn) == ["e"]
-    assert drain(conn, "stuck") == ["a", "b", "c", "d", "e"]
+    assert drain(conn) == ["a"]
+    send(conn, "b")
+    assert deliver(conn) == ["b"]
+    assert drain(conn, "stuck") == [*"0123456789ab"]
 
 
 def test_a_slot_that_vacuum_emptied_is_read_once(db: Database) -> None:

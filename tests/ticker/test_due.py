@@ -1,35 +1,82 @@
-"""The ticker's decisions: a grid that neither drifts nor makes up for anything, and patience with broken queues."""
+"""The ticker's decisions, with made-up times."""
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgq_py.ticker.due import RETRY_AFTER, next_beat, worth_trying
-
-SECONDS = st.floats(min_value=0, max_value=1e6)
+from pgq_py.ticker.due import RETRY_AFTER, Mark, Pace, Watch, worth_trying
 
 
-@given(SECONDS, SECONDS, st.floats(min_value=0.001, max_value=60))
-def test_the_next_beat_is_ahead_and_no_further_than_one_interval(last: float, passed: float, interval: float) -> None:
-    now = last + passed
-    beat = next_beat(last, now, interval)
-    assert beat == pytest.approx(last + round((beat - last) / interval) * interval)
-    assert now - 1e-6 <= beat <= now + interval + 1e-6
+def test_a_queue_that_failed_is_left_alone_for_a_while() -> None:
+    failed = {"broken": 10.0}
+    assert worth_trying(["a", "broken"], failed, 10.0 + RETRY_AFTER / 2) == ["a"]
+    assert worth_trying(["a", "broken"], failed, 10.0 + RETRY_AFTER) == ["a", "broken"]
 
 
-def test_a_round_in_time_keeps_the_grid_and_a_late_one_leaves_beats_out() -> None:
-    assert next_beat(10.0, 10.03, 0.05) == pytest.approx(10.05)
-    assert next_beat(10.0, 10.12, 0.05) == pytest.approx(10.15)
+def mark(seq: int, xmin: int, xmax: int, queue: str = "q") -> Mark:
+    return Mark(queue, 1, seq, xmin, xmax)
 
 
-def test_a_clock_that_stood_still_or_went_back() -> None:
-    assert next_beat(10.0, 10.0, 0.05) == pytest.approx(10.05)
-    assert next_beat(10.0, 9.0, 0.05) == pytest.approx(10.05)
+def test_an_idle_queue_is_probed_until_it_is_known_to_be_quiet_and_then_never() -> None:
+    watch = Watch()
+    assert watch.look([mark(7, 100, 100)]) == ["q"]
+    assert watch.look([mark(7, 100, 100)]) == ["q"]
+    assert watch.look([mark(7, 500, 600)]) == []
+    assert watch.names == {1: "q"}
 
 
-def test_queues_that_have_just_failed_wait_their_turn() -> None:
-    failed_at = {"broken": 100.0}
-    assert worth_trying(["a", "broken", "b"], failed_at, 100.0 + RETRY_AFTER / 2) == ["a", "b"]
-    assert worth_trying(["a", "broken", "b"], failed_at, 100.0 + RETRY_AFTER) == ["a", "broken", "b"]
+def test_a_queue_is_probed_while_a_transaction_runs_that_may_have_inserted() -> None:
+    watch = Watch()
+    watch.look([mark(1, 50, 100)])
+    for _ in range(5):
+        assert watch.look([mark(1, 50, 200)]) == ["q"]
+    assert watch.look([mark(1, 100, 200)]) == ["q"]
+    assert watch.look([mark(1, 100, 200)]) == []
+
+
+def test_a_dropped_queue_is_forgotten() -> None:
+    watch = Watch()
+    watch.look([mark(1, 1, 1)])
+    watch.look([])
+    assert watch.names == {}
+    assert watch.look([mark(1, 1, 1)]) == ["q"]
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=60))
+def test_what_becomes_visible_is_probed_afterwards(steps: list[tuple[bool, int]]) -> None:
+    """A transaction takes an id (moving the sequence), and ends later: some look after its end probes the queue."""
+    watch, seq, next_xid = Watch(), 0, 10
+    running: list[int] = []
+    unseen = False
+    for starts, number in steps:
+        if starts:
+            seq, next_xid = seq + 1, next_xid + 1
+            running.append(next_xid - 1)
+        elif running:
+            del running[number % len(running)]
+            unseen = True
+        probed = watch.look([mark(seq, min(running, default=next_xid), next_xid)])
+        assert probed or not unseen
+        unseen = False
+
+
+def test_a_rush_is_looked_at_and_a_trickle_wakes() -> None:
+    pace = Pace(busy_rate=100)
+    now = 0.0
+    for _ in range(100):
+        now += 0.02  # 50 a second
+        pace.ticked(now)
+        assert not pace.decide(now)
+    for _ in range(100):
+        now += 0.005  # 200 a second
+        pace.ticked(now)
+        pace.decide(now)
+    assert pace.busy
+    for _ in range(100):
+        now += 0.014  # 70 a second: too few to begin with, enough to go on
+        pace.ticked(now)
+        assert not pace.decide(now)
+    assert pace.busy
+    assert pace.decide(now + 1)
+    assert not pace.busy

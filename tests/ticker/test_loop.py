@@ -100,9 +100,12 @@ def test_one_broken_queue_stops_no_other_and_is_reported_once(
         for number in range(3):
             pgq.send("orders", "x")
             wait_for_ticks(ticker, number + 1)
-        wait_until(lambda: ticker._failed_at)
-        first = ticker._failed_at["broken"]
-        wait_until(lambda: ticker._failed_at["broken"] > first, what="a second try")
+        session = ticker._session
+        assert session is not None
+        wait_until(lambda: session._failed_at)
+        first = session._failed_at["broken"]
+        pgq.send("broken", "x")
+        wait_until(lambda: session._failed_at["broken"] > first, what="a second try")
     assert [record.message.partition(":")[0] for record in caplog.records] == ["queue broken"]
 
 

@@ -72,7 +72,7 @@ class AsyncAdministering(AsyncConnections):
     async def queues_due(self, *, conn: Any = None) -> list[str]:
         """The queues for which a tick is due; reads only."""
         async with self._connection(conn) as own:
-            return await calls.values(own, queries.QUEUES_DUE)
+            return await calls.values(own, queries.QUEUES_DUE, [None])
 
     async def rotate_queue(self, queue: str, *, conn: Any = None) -> str:
         """Do the next rotation step now, whatever the rotation period; says which: 'closed', 'truncated', 'switched',

@@ -21,7 +21,7 @@ from pgq_py.client import queries
 from pgq_py.client._async import calls
 from pgq_py.client.acompat import AsyncLock, AsyncStop
 from pgq_py.client.borrowed import borrow_async
-from pgq_py.client.connecting import check_alive_async, connect_kwargs
+from pgq_py.client.connecting import check_alive_async, connect_kwargs, is_pooled, note_backend
 from pgq_py.errors import ConnectionFailed, InvalidArgument, translate
 from pgq_py.settings import Settings, load_settings
 
@@ -35,7 +35,9 @@ async def connect_async(settings: Settings, purpose: str) -> AsyncConnection[Any
     with translate():
         conn = await AsyncConnection.connect(settings.conninfo, **connect_kwargs(settings, purpose))
     try:
-        await calls.command(conn, queries.REQUIRE_READ_COMMITTED)
+        note_backend(conn, await calls.value(conn, queries.BACKEND_PID))
+        if not is_pooled(conn):
+            await calls.command(conn, queries.REQUIRE_READ_COMMITTED)
     except BaseException:
         await conn.close()
         raise

@@ -102,3 +102,4 @@ class AsyncCopyWriter:
         if context is not None:
             with translate():
                 await context.__aexit__(None, None, None)
+            await calls.command(self._conn, queries.WAKE, [self._queue])

@@ -15,6 +15,7 @@ from psycopg.sql import SQL, Literal
 from pgq_py.client import queries
 from pgq_py.client._async import calls
 from pgq_py.client._async.batches import AsyncBatch
+from pgq_py.client.connecting import is_pooled
 from pgq_py.client.rows import event_rows
 from pgq_py.errors import translate
 from pgq_py.types import BatchId, Event, EventId, OpenBatch
@@ -33,6 +34,7 @@ class AsyncSubscription:
         self.conn = conn
         self.queue, self.consumer = queue, consumer
         self._max_events = max_events
+        self.pooled = is_pooled(conn)
         self._owned = False
         self._declared = False
         self._rows = AsyncCursor(conn, row_factory=event_rows)
@@ -79,8 +81,10 @@ class AsyncSubscription:
         return bool(await calls.value(self.conn, queries.ACK, parameters))
 
     async def poke(self) -> bool:
-        """Tick the queue if that is due and nobody else does it; True when there is a new tick."""
-        return await calls.value(self.conn, queries.POKE, [self.queue]) is not None
+        """Release and tick what is due, if nobody else does it; True when there is a new tick."""
+        while (tick := await calls.value(self.conn, queries.POKE, [self.queue])) == 0:
+            pass  # delayed events were released; the tick that shows them is another transaction's
+        return tick is not None
 
     async def fetch(self, limit: int) -> list[Event]:
         """The next rows of the declared cursor."""

@@ -71,7 +71,7 @@ class Administering(Connections):
     def queues_due(self, *, conn: Any = None) -> list[str]:
         """The queues for which a tick is due; reads only."""
         with self._connection(conn) as own:
-            return calls.values(own, queries.QUEUES_DUE)
+            return calls.values(own, queries.QUEUES_DUE, [None])
 
     def rotate_queue(self, queue: str, *, conn: Any = None) -> str:
         """Do the next rotation step now, whatever the rotation period; says which: 'closed', 'truncated', 'switched',

@@ -22,7 +22,7 @@ from pgq_py.client import queries
 from pgq_py.client._sync import calls
 from pgq_py.client.acompat import Lock, Stop
 from pgq_py.client.borrowed import borrow
-from pgq_py.client.connecting import check_alive, connect_kwargs
+from pgq_py.client.connecting import check_alive, connect_kwargs, is_pooled, note_backend
 from pgq_py.errors import ConnectionFailed, InvalidArgument, translate
 from pgq_py.settings import Settings, load_settings
 
@@ -36,7 +36,9 @@ def connect(settings: Settings, purpose: str) -> Connection[Any]:
     with translate():
         conn = Connection.connect(settings.conninfo, **connect_kwargs(settings, purpose))
     try:
-        calls.command(conn, queries.REQUIRE_READ_COMMITTED)
+        note_backend(conn, calls.value(conn, queries.BACKEND_PID))
+        if not is_pooled(conn):
+            calls.command(conn, queries.REQUIRE_READ_COMMITTED)
     except BaseException:
         conn.close()
         raise

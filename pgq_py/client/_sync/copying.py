@@ -103,3 +103,4 @@ class CopyWriter:
         if context is not None:
             with translate():
                 context.__exit__(None, None, None)
+            calls.command(self._conn, queries.WAKE, [self._queue])

@@ -70,12 +70,17 @@ returns trigger language plpgsql as $$
 --      40001  - closed; nothing was inserted; the transaction can be repeated
 -- ----------------------------------------------------------------------
 declare
-    v   bigint := pg_sequence_last_value(tg_argv[0]::regclass);
-    nr  int4 := tg_argv[1]::int4;
-    n   int4 := tg_argv[2]::int4;
+    -- It runs under the writer's search_path, and a SET clause would cost as much as all the rest: so
+    -- every name is qualified, operators too. Without qualification: v / 2 % n = nr, and so on.
+    v   bigint := pg_catalog.pg_sequence_last_value(tg_argv[0]::pg_catalog.regclass);
+    nr  bigint := tg_argv[1]::bigint;
+    n   bigint := tg_argv[2]::bigint;
+    g   bigint := v operator(pg_catalog./) 2;
 begin
     -- "is true": an unreadable phase is NULL and must refuse, not accept
-    if (v / 2 % n = nr or (v % 2 = 0 and (v / 2 - 1) % n = nr)) is true then
+    if (nr operator(pg_catalog.=) (g operator(pg_catalog.%) n)
+        or (v operator(pg_catalog.%) 2) operator(pg_catalog.=) 0
+           and nr operator(pg_catalog.=) ((g operator(pg_catalog.-) 1) operator(pg_catalog.%) n)) is true then
         return null;
     end if;
     raise exception 'slot %.% is closed: it was chosen before the ring rotated', tg_table_schema, tg_table_name

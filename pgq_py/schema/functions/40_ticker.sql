@@ -34,7 +34,7 @@ comment on function pgq._require_same_cluster(pgq.tick_ring, pg_snapshot) is 'Re
 
 
 create or replace function pgq._new_events(q pgq.queue, i_last pgq.tick_ring)
-returns boolean language plpgsql as $$
+returns boolean language plpgsql set enable_seqscan = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._new_events(2)
 --
@@ -48,6 +48,8 @@ returns boolean language plpgsql as $$
 --         has millions of rows that an index scan would visit to find each
 --         of them invisible.
 --      3. order by .. limit 1, or a slot without statistics is read in full.
+--         enable_seqscan, or one with statistics is, after a bulk load: they
+--         say that every event is of that one transaction.
 -- Errors:
 --      PQ010  - the last tick is of another cluster
 -- ----------------------------------------------------------------------

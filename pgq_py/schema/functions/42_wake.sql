@@ -99,6 +99,24 @@ $$;
 comment on function pgq.wake(text) is 'Wake the ticker for events that came by COPY, in the same transaction.';
 
 
+create or replace function pgq.tick_channel(i_queue_name text)
+returns text language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.tick_channel(1)
+--
+--      Channel to LISTEN on: every tick of the queue notifies it, with the
+--      tick's id. The number at its end is the queue's id, which producers
+--      send on the channel pgq_wake while the ticker sleeps.
+-- Errors:
+--      PQ001
+-- ----------------------------------------------------------------------
+begin
+    return 'pgq_tick_' || (pgq._queue(i_queue_name)).queue_id;
+end;
+$$;
+comment on function pgq.tick_channel(text) is 'Channel that every tick of a queue notifies, for LISTEN.';
+
+
 create or replace function pgq.queue_marks(
     out queue_name text, out queue_id int4, out event_seq bigint, out snapshot_xmin bigint, out snapshot_xmax bigint)
 returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$

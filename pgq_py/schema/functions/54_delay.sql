@@ -209,19 +209,21 @@ comment on function pgq.release(text) is
 'Put the delayed events of a queue that are due into it. Returns how many, or null when no step was due.';
 
 
-create or replace function pgq.releases_due(out queue_name text, out wait_ms bigint)
+create or replace function pgq.releases_due(
+    in i_queues text[] default null, out queue_name text, out wait_ms bigint)
 returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
 -- ----------------------------------------------------------------------
--- Function: pgq.releases_due(0)
+-- Function: pgq.releases_due(1)
 --
---      Queues with delayed events, and for how many ms from now the next
---      release step of each can wait; 0: it is due. Reads only.
+--      Queues with delayed events, of those given or of all (null), and for
+--      how many ms from now the next release step of each can wait; 0: it is
+--      due. Reads only.
 -- ----------------------------------------------------------------------
 declare
     q   pgq.queue;
     at  timestamptz;
 begin
-    for q in select * from pgq.queue loop
+    for q in select * from pgq.queue t where i_queues is null or t.queue_name = any (i_queues) loop
         begin
             at := pgq._next_release(q.queue_id, pgq._newest_tick(-q.queue_id));
         exception
@@ -234,8 +236,8 @@ begin
     end loop;
 end;
 $$;
-comment on function pgq.releases_due() is
-'Queues with delayed events, and for how many ms the next release of each can wait; 0: it is due.';
+comment on function pgq.releases_due(text[]) is
+'Queues with delayed events, of those given or of all (null), and for how many ms the next release of each can wait; 0: it is due.';
 
 
 create or replace function pgq.maint_retry_events()

@@ -124,7 +124,7 @@ declare
         when 'pgq_reader' then
             '{register_consumer,register_consumer_at,unregister_consumer,next_batch,next_batch_info,next_batch_custom,'
             'open_batch,batch_event_sql,batch_event_tables,get_batch_events,get_batch_cursor,get_batch_info,'
-            'finish_batch,receive,ack,nack,event_retry,batch_retry,dlq_replay,dlq_replay_all,seek,seek_target,force_tick,poke,wake_armed_ms}'
+            'finish_batch,receive,ack,nack,event_retry,batch_retry,dlq_replay,dlq_replay_all,seek,seek_target,force_tick,poke,wake_armed_ms,tick_channel}'
         when 'public' then '{version,get_queue_info,get_consumer_info,ring_info,delay_info}' end;
 begin
     return query

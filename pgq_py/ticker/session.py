@@ -1,0 +1,224 @@
+"""One leading ticker on one connection: woken by producers while it sleeps, looking by itself while there is a rush.
+
+To fall asleep it arms: producers notify from then on. But whoever had looked before may insert yet and commit later,
+so until every transaction is over that ran at the arming, it also looks at all queues, ever less often; from then on
+every event is announced, and it looks once a second, for writers that cannot announce (COPY without pgq.wake, two-phase
+commit). All looking is reading; an idle minute writes nothing but the renewals of the deadline.
+"""
+
+from __future__ import annotations
+
+import logging
+from time import monotonic
+from typing import Any
+
+import psycopg
+from psycopg.sql import Identifier
+
+from pgq_py.client import queries
+from pgq_py.client._sync import calls
+from pgq_py.client.acompat import Stop
+from pgq_py.client.listening import Notices
+from pgq_py.errors import PgqError, QueueNotFound, QueuePaused
+from pgq_py.settings import Settings
+from pgq_py.ticker.complaints import Complaints
+from pgq_py.ticker.due import Mark, Pace, Watch, worth_trying
+
+__all__ = ["Session"]
+
+logger = logging.getLogger("pgq_py.ticker")
+
+ARMED_MS = 10_000
+"""How long producers go on notifying a ticker that has died. Renewed at half."""
+
+FIRST_LOOK, LONGEST_LOOK = 0.02, 0.25
+"""Seconds between looks while a transaction may be open that saw the ticker awake."""
+
+FALLBACK_LOOK = 1.0
+"""Seconds between looks when every event is announced."""
+
+FULL_LOOK = 10.0
+"""Seconds between probes of every queue, also of those whose sequence has not moved: a replayed dead letter keeps its
+id. In a rush, when producers are not asked to announce, as often as the fallback."""
+
+
+class Session:
+    """The life of one connection. `run` returns when stopped, and raises when the connection is lost."""
+
+    def __init__(
+        self, conn: psycopg.Connection[Any], settings: Settings, stop: Stop, complaints: Complaints | None = None
+    ) -> None:
+        self.ticks = 0
+        self._conn, self._settings, self._stop = conn, settings, stop
+        self._complaints = complaints or Complaints()
+        self._notices = Notices(conn)
+        self._watch, self._pace = Watch(), Pace()
+        self._failed_at: dict[str, float] = {}
+        self._release_at: dict[str, float] = {}
+        self._hot: dict[str, float] = {}
+        self._armed_xmax = 0
+        self._renew_at = self._look_at = self._full_at = 0.0
+        self._delay = FIRST_LOOK
+
+    def once(self) -> None:
+        """Make the releases and ticks that are due, and go."""
+        self._refresh_releases(None)
+        for queue in self._release_at.copy():
+            self._release(queue)
+        self._probe(None)
+
+    def run(self) -> None:
+        """Tick and release until stopped."""
+        calls.command(self._conn, queries.ASYNCHRONOUS_COMMIT)
+        calls.command(self._conn, queries.LISTEN.format(Identifier("pgq_wake")))
+        self._arm()
+        while not self._stop.is_set():
+            self.beat()
+            self._sleep()
+        calls.value(self._conn, queries.ARM_WAKE, [0])
+
+    def beat(self) -> None:
+        """Do what is due now."""
+        now = monotonic()
+        woken = self._woken()
+        for queue in woken | self._hot.keys() if self._pace.busy else woken:
+            self._tick(queue)
+        if woken:
+            self._refresh_releases(woken)
+        if now >= self._full_at:
+            self._look()
+            self._probe(None)
+            self._full_at = now + (FALLBACK_LOOK if self._pace.busy else FULL_LOOK)
+        elif now >= self._look_at:
+            self._probe(self._look())
+        for queue in [queue for queue, at in self._release_at.items() if at <= monotonic()]:
+            self._release(queue)
+        self._settle()
+
+    # -- sleeping and waking -------------------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        """Ask to be woken, and look for whoever had not heard of it."""
+        calls.value(self._conn, queries.ARM_WAKE, [ARMED_MS])
+        self._armed_xmax = calls.value(self._conn, queries.CURRENT_XMAX)
+        self._renew_at = monotonic() + ARMED_MS / 2000
+        self._delay = FIRST_LOOK
+        self._look_at = 0.0
+
+    def _settle(self) -> None:
+        """Change between sleeping and looking as the rate demands, and keep the deadline ahead."""
+        now = monotonic()
+        for queue in [queue for queue, at in self._hot.items() if now - at > Pace.WINDOW]:
+            del self._hot[queue]
+        if self._pace.decide(now):
+            if self._pace.busy:
+                calls.value(self._conn, queries.ARM_WAKE, [0])
+            else:
+                self._hot.clear()
+                self._arm()
+        elif not self._pace.busy and now >= self._renew_at:
+            calls.value(self._conn, queries.ARM_WAKE, [ARMED_MS])
+            self._renew_at = now + ARMED_MS / 2000
+
+    def _sleep(self) -> None:
+        if self._pace.busy:
+            self._stop.sleep(self._settings.tick_interval)
+            return
+        wake_at = min(self._look_at, self._full_at, self._renew_at, *self._release_at.values(), float("inf"))
+        self._stop.sleep_or_read(self._conn.fileno(), wake_at - monotonic())
+
+    def _woken(self) -> set[str]:
+        """Queues that producers have announced. A payload that is no queue of ours is somebody's joke."""
+        heard = {payload for channel, payload in self._notices.take() if channel == "pgq_wake"}
+        ids = {int(payload) for payload in heard if payload.isascii() and payload.isdigit() and len(payload) < 11}
+        if ids - self._watch.names.keys():
+            self._look_at = 0.0  # a new queue, perhaps
+        return {self._watch.names[number] for number in ids & self._watch.names.keys()}
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    def _look(self) -> list[str]:
+        """See where all queues stand; returns those that are worth a probe."""
+        started = monotonic()
+        marks = [Mark(*row) for row in calls.rows(self._conn, queries.QUEUE_MARKS)]
+        probe = self._watch.look(marks)
+        if self._pace.busy:
+            pause = FIRST_LOOK
+        elif marks and marks[0].xmin < self._armed_xmax:
+            pause, self._delay = self._delay, min(self._delay * 1.6, LONGEST_LOOK)
+        else:
+            pause = FALLBACK_LOOK
+        # with very many queues a look takes milliseconds: it may not take more than a twentieth of the time
+        self._look_at = monotonic() + max(pause, 20 * (monotonic() - started))
+        return probe
+
+    def _probe(self, queues: list[str] | None) -> None:
+        """Ask which of these queues (None: of all) need a tick or hold delayed events."""
+        if queues == []:
+            return
+        try:
+            due = calls.values(self._conn, queries.QUEUES_DUE, [queues])
+            self._complaints.settled("queues_due")
+        except (PgqError, psycopg.Error) as exc:
+            self._complain("queues_due", exc)
+            return
+        for queue in worth_trying(due, self._failed_at, monotonic()):
+            self._tick(queue)
+        self._refresh_releases(queues)
+
+    # -- ticking and releasing -------------------------------------------------------------------------------------
+
+    def _tick(self, queue: str) -> None:
+        """Tick one queue, if that is due; its failure is its own."""
+        now = monotonic()
+        if not worth_trying([queue], self._failed_at, now):
+            return
+        try:
+            made = calls.value(self._conn, queries.TICK, [queue]) is not None
+        except (QueuePaused, QueueNotFound):
+            self._forget(queue)
+            return
+        except (PgqError, psycopg.Error) as exc:
+            self._failed_at[queue] = now
+            self._complain(f"queue {queue}", exc)
+            return
+        if self._failed_at.pop(queue, None) is not None:
+            self._complaints.settled(f"queue {queue}")
+        if made:
+            self.ticks += 1
+            self._pace.ticked(now)
+            self._hot[queue] = now
+
+    def _release(self, queue: str) -> None:
+        """Release what is due in one queue; the tick that shows it follows."""
+        try:
+            if calls.value(self._conn, queries.RELEASE, [queue]):
+                self._tick(queue)
+            self._complaints.settled(f"release {queue}")
+        except QueueNotFound:
+            self._forget(queue)
+            return
+        except (PgqError, psycopg.Error) as exc:
+            self._complain(f"release {queue}", exc)
+            self._release_at[queue] = monotonic() + 1.0
+            return
+        self._refresh_releases([queue])
+
+    def _refresh_releases(self, queues: set[str] | list[str] | None) -> None:
+        """Ask when the next release of these queues (None: of all) is due; not more often than every few ms."""
+        rows = calls.rows(self._conn, queries.RELEASES_DUE, [None if queues is None else list(queues)])
+        now = monotonic()
+        for queue in list(self._release_at) if queues is None else queues:
+            self._release_at.pop(queue, None)
+        for queue, wait_ms in rows:
+            self._release_at[queue] = now + max(wait_ms / 1000, self._settings.tick_interval)
+
+    def _forget(self, queue: str) -> None:
+        self._hot.pop(queue, None)
+        self._release_at.pop(queue, None)
+
+    def _complain(self, subject: str, exc: Exception) -> None:
+        """Log it, unless it is the connection that failed: that ends the session."""
+        if self._conn.closed:
+            raise exc
+        self._complaints.about(subject, exc)
