@@ -65,7 +65,7 @@ class Queue(RuleBasedStateMachine):
 
     def call(self, query: LiteralString, *params: Any) -> Any:
         """The one value of a call of a function with the queue as its first argument."""
-        return value(self.conn, sql.SQL(query), self.queue, *params)
+        return value(self.conn, query, self.queue, *params)
 
     # -- writers ----------------------------------------------------------------------------------------------------
 
@@ -199,7 +199,7 @@ class Queue(RuleBasedStateMachine):
     def _open(self, name: str, cursor: Cursor, most: int | None) -> bool:
         columns = "select batch_id, prev_tick_id, cur_tick_id from pgq."
         call = "next_batch_info(%s, %s)" if most is None else f"open_batch(%s, %s, {most})"
-        ((batch, last, upto),) = rows(self.conn, sql.SQL(columns + call), self.queue, name)
+        ((batch, last, upto),) = rows(self.conn, columns + call, self.queue, name)
         if batch is None:
             assert cursor.batch is None
             assert cursor.last == self.model.newest
