@@ -5,6 +5,7 @@ The public names, and nothing else. Everything that is not listed here or in a p
 
 from __future__ import annotations
 
+from pgq_py.app import AsyncPgQ, PgQ
 from pgq_py.errors import (
     BatchNotFound,
     ConnectionFailed,
@@ -47,6 +48,7 @@ from pgq_py.types import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncPgQ",
     "BatchId",
     "BatchInfo",
     "BatchNotFound",
@@ -66,6 +68,7 @@ __all__ = [
     "NewEvent",
     "OpenBatch",
     "PermissionDenied",
+    "PgQ",
     "PgqError",
     "PositionGone",
     "QueueInfo",

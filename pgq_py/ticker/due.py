@@ -69,13 +69,14 @@ class Pace:
     """Whether to be woken or to keep looking.
 
     Asleep, every event sends a notification, and a tick follows it at once: the lowest latency, and nothing to do while
-    idle. From some rate on, the notifications cost producers more than they gain; then the ticker takes them off and
-    looks by itself, a few hundred times a second, until the rate has fallen by half.
+    idle. But PostgreSQL lets one notifying transaction commit at a time, so from some rate on the notifications halve
+    what producers get done; then the ticker takes them off and looks by itself, a few hundred times a second, until the
+    rate has fallen by half.
     """
 
     WINDOW = 0.2
 
-    def __init__(self, busy_rate: float = 250.0) -> None:
+    def __init__(self, busy_rate: float = 80.0) -> None:
         self._busy, self._calm = busy_rate, busy_rate / 2
         self._ticks: deque[float] = deque()
         self.busy = False

@@ -57,7 +57,7 @@ def test_two_workers_under_one_name(quick: Settings, pgq: PgQ, db: Database) -> 
             assert first.join(5)
             wait_until(lambda: calls[1], timeout=2)
             wait_until(lambda: is_drained(pgq, "mirror"))
-    assert [row[0] for row in db.rows("select n from effect order by ctid")] == list(range(2000))
+    assert [row[0] for row in db.rows("select n from effect order by n")] == list(range(2000))
 
 
 @pytest.mark.concurrency
@@ -92,7 +92,7 @@ def test_a_terminated_connection_is_made_anew(pgq: PgQ, db: Database) -> None:
         assert db.rows(TERMINATE), "also while it waits"
         pgq.send("orders", 300)
         wait_until(lambda: 300 in calls, timeout=2)
-    assert [row[0] for row in db.rows("select n from effect order by ctid")] == list(range(301))
+    assert [row[0] for row in db.rows("select n from effect order by n")] == list(range(301))
 
 
 @pytest.mark.crash
@@ -154,7 +154,7 @@ def test_a_killed_process_repeats_no_effect(pgq: PgQ, effects: Database) -> None
             process.send_signal(signal.SIGKILL)
     with shop(effects):
         wait_until(lambda: is_drained(pgq, "mirror"), timeout=30)
-    assert effects.rows("select ev_id from effect order by ctid") == [(number,) for number in range(1, 10_001)]
+    assert effects.rows("select ev_id from effect order by ev_id") == [(number,) for number in range(1, 10_001)]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
