@@ -63,7 +63,7 @@ select p.proname as name,
              where has_function_privilege(role, p.oid, 'execute')) as roles,
        has_function_privilege('public', p.oid, 'execute') as everybody
 from pg_proc p
-where p.pronamespace = 'pgq'::regnamespace and p.proname !~ '^_' and p.proname !~ '^produce_[0-9]+$'
+where p.pronamespace = 'pgq'::regnamespace and p.proname !~ '^_' and p.proname !~ '^produce_[0-9]+_'
 order by p.proname, p.pronargs, identity
 """
 

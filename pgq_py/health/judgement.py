@@ -1,4 +1,4 @@
-"""Whether the log of a database is in good health, and if not, who is to blame: the judgement behind `pgq status`.
+"""The judgement behind `pgq status`: is the log healthy, and if not, who is to blame?
 
 Three things go wrong with a log: nobody ticks, a consumer does not keep up, or a transaction holds up rotation. None of
 them can be told from one look. An event may be waiting because it was sent a millisecond ago; a consumer that has just
@@ -11,15 +11,22 @@ Ages are the database's own; a consumer's lag is that of the batch it holds, whe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from shlex import quote
 from time import sleep
+from typing import Any
+
+from psycopg import Connection
 
 from pgq_py.client import Client
+from pgq_py.client._sync import calls
 from pgq_py.errors import BatchNotFound
-from pgq_py.types import ConsumerInfo, QueueInfo, RingBlocker, RingInfo
+from pgq_py.health import queries
+from pgq_py.health.details import Eviction
+from pgq_py.types import ConsumerInfo, DelayInfo, QueueInfo, RingBlocker, RingInfo
 
-__all__ = ["Health", "Limits", "Problem", "examine"]
+__all__ = ["Health", "Limits", "Problem", "examine", "quoted"]
 
 
 @dataclass(frozen=True)
@@ -33,12 +40,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with what, and how to mend it. `kind` is `ticker`, `consumer` or `rotation`."""
+    """What is wrong with what, and how to mend it. `kind` is `ticker`, `consumer` or `rotation`; `mend` is a command of
+    the shell, or a statement for psql. `queue` is None where it is not one queue's."""
 
     kind: str
+    queue: str | None
     subject: str
     message: str
     advice: str
+    mend: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,8 @@ class Health:
     consumers: tuple[ConsumerInfo, ...]
     rings: tuple[RingInfo, ...]
     blockers: tuple[RingBlocker, ...]
+    delays: tuple[DelayInfo, ...]
+    evictions: tuple[Eviction, ...]
     due: frozenset[str]
     problems: tuple[Problem, ...]
 
@@ -75,7 +87,7 @@ def examine(client: Client, limits: Limits, *, wait: Callable[[float], None] = s
     wait(limits.ticker)
     second = _look(client, limits)
     lasting = tuple(problem for problem in second.problems if _seen_before(problem, first.problems))
-    return Health(second.version, second.queues, second.consumers, second.rings, second.blockers, second.due, lasting)
+    return replace(second, problems=lasting)
 
 
 def _seen_before(problem: Problem, earlier: Iterable[Problem]) -> bool:
@@ -85,27 +97,48 @@ def _seen_before(problem: Problem, earlier: Iterable[Problem]) -> bool:
 def _look(client: Client, limits: Limits) -> Health:
     """What the database says now; every problem here is a suspicion."""
     with client.transaction() as conn:
-        version = client.version(conn=conn)
-        queues = tuple(client.queues(conn=conn))
-        due = frozenset(client.queues_due(conn=conn))
-        consumers = tuple(client.consumers(conn=conn))
-        rings = tuple(client.rings(conn=conn))
-        blockers = tuple(client.ring_blockers(conn=conn))
+        health = Health(
+            version=client.version(conn=conn),
+            queues=tuple(client.queues(conn=conn)),
+            consumers=tuple(client.consumers(conn=conn)),
+            rings=tuple(client.rings(conn=conn)),
+            blockers=tuple(client.ring_blockers(conn=conn)),
+            delays=tuple(client.delay_info(conn=conn)),
+            evictions=tuple(calls.records(conn, Eviction, queries.EVICTIONS)),
+            due=frozenset(client.queues_due(conn=conn)),
+            problems=tuple(_no_release(conn)),
+        )
+    blocking = (blocker for blocker in health.blockers if _seconds(blocker.age, limits.rotation) >= limits.rotation)
     problems = (
-        *(_no_tick(queue) for queue in queues if queue.queue_name in due),
-        *_lagging(client, consumers, queues, limits.consumer),
-        *(_blocking(blocker) for blocker in blockers if _seconds(blocker.age, limits.rotation) >= limits.rotation),
+        *(_no_tick(queue) for queue in health.queues if queue.queue_name in health.due),
+        *health.problems,
+        *_lagging(client, health.consumers, health.queues, limits.consumer),
+        *(_blocking(blocker) for blocker in blocking),
     )
-    return Health(version, queues, consumers, rings, blockers, due, problems)
+    return replace(health, problems=problems)
 
 
 def _no_tick(queue: QueueInfo) -> Problem:
     return Problem(
         "ticker",
+        queue.queue_name,
         f"{queue.queue_name} at {queue.last_tick_id}",  # the next tick is another subject: the queue moves
         f"queue {queue.queue_name} has events waiting and nobody ticks",
         "Events are kept. Keep `pgq ticker` running; `pgq ticker --once` ticks now.",
+        "pgq ticker",
     )
+
+
+def _no_release(conn: Connection[Any]) -> Iterable[Problem]:
+    for queue, since in calls.rows(conn, queries.RELEASES_OVERDUE):
+        yield Problem(
+            "ticker",
+            queue,
+            f"{queue} since {since}",
+            f"queue {queue} has delayed events whose time has come, and nobody releases them",
+            "Events are kept. Keep `pgq ticker` running; `pgq ticker --once` releases them now.",
+            "pgq ticker",
+        )
 
 
 def _lagging(
@@ -133,13 +166,18 @@ def _batch_age(client: Client, consumer: ConsumerInfo) -> float:
 
 def _behind(consumer: ConsumerInfo, lag: float) -> Problem:
     name = f"{consumer.queue_name}/{consumer.consumer_name}"
+    since = (datetime.now().astimezone() - timedelta(seconds=lag)).isoformat(sep=" ", timespec="seconds")
     events = "" if consumer.pending_events is None else f", about {consumer.pending_events} events"
+    forget = f"pgq consumer unregister {quoted(consumer.queue_name, consumer.consumer_name)}"
     return Problem(
         "consumer",
+        consumer.queue_name,
         name,
-        f"consumer {name} is {lag:.0f} s behind{events}; last seen {_seconds(consumer.last_seen):.0f} s ago",
+        f"consumer {name} is {lag:.0f} s behind, since {since}{events}; last seen {_seconds(consumer.last_seen):.0f} s "
+        "ago",
         "Its events are kept, and their slots cannot be emptied meanwhile. See that it runs, or forget it: "
-        f"`pgq consumer unregister {consumer.queue_name} {consumer.consumer_name}`.",
+        f"`{forget}`.",
+        forget,
     )
 
 
@@ -151,10 +189,17 @@ def _blocking(blocker: RingBlocker) -> Problem:
     mend = f"rollback prepared '{blocker.gid}'" if prepared else f"select pg_terminate_backend({blocker.pid})"
     return Problem(
         "rotation",
+        None,
         f"{blocker.slot} by {who}",
         f"{who} ({where}) has been inside slot {blocker.slot}{age}, so it cannot be emptied",
         f"Events are kept and delivered; the log grows. Let the transaction end, or end it: `{mend}`.",
+        mend,
     )
+
+
+def quoted(*names: str) -> str:
+    """Names as arguments of a shell's command."""
+    return " ".join(quote(name) for name in names)
 
 
 def _seconds(value: timedelta | None, unknown: float = 0.0) -> float:

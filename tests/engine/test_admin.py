@@ -88,6 +88,19 @@ def test_creating_can_be_rolled_back(db: Database) -> None:
     assert deliver(conn) == ["y"]
 
 
+def test_dropping_a_queue_drops_nothing_else(db: Database) -> None:
+    conn = db.connect()
+    create(conn, "c")
+    conn.execute("create view report as select * from pgq.event_1")
+    with refused("2BP01"):
+        value(conn, "select pgq.drop_queue('q', true)")
+    send(conn, "x")
+    assert deliver(conn) == ["x"]
+    assert value(conn, "select count(*) from report") == 1
+    conn.execute("drop view report")
+    assert value(conn, "select pgq.drop_queue('q', true)") == 1
+
+
 @pytest.mark.concurrency
 def test_parallel_creations(db: Database) -> None:
     """Of the same queue: one creates it. Of different ones: all are created."""
@@ -105,11 +118,11 @@ def test_parallel_creations(db: Database) -> None:
     assert value(sessions[0], "select count(*) from pgq.queue") == 8
 
 
-@pytest.mark.parametrize("slots", [2, 0, -1, 65, None])
-def test_numbers_of_slots_that_are_refused(db: Database, slots: int | None) -> None:
+def test_numbers_of_slots_that_are_refused(db: Database) -> None:
     conn = db.connect()
-    with refused("PQ006", "the number of slots must be 3 to 64"):
-        value(conn, "select pgq.create_queue('q', %s)", slots)
+    for slots in (2, 0, -1, 65, None):
+        with refused("PQ006", "the number of slots must be 3 to 64"):
+            value(conn, "select pgq.create_queue('q', %s)", slots)
 
 
 # -- settings -------------------------------------------------------------------------------------------------------
@@ -137,11 +150,15 @@ BAD: dict[str, list[str | None]] = {
 }
 
 
-@pytest.mark.parametrize("param", GOOD)
-def test_settings(db: Database, param: str) -> None:
+def test_settings(db: Database) -> None:
     """Good ones are kept, bad ones are refused and change nothing."""
     conn = db.connect()
     create(conn)
+    for param in GOOD:
+        _check_settings(conn, param)
+
+
+def _check_settings(conn: Conn, param: str) -> None:
     for setting in GOOD[param]:
         configure(conn, param, setting)
         kept = rows(conn, "select to_jsonb(q) ->> ('queue_' || %s) from pgq.queue q", param)

@@ -98,18 +98,22 @@ def test_public_asks_for_information_and_nothing_else(conn: Conn) -> None:
     assert column(conn, schema) == ["USAGE"]
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_internal_functions_are_nobodys(conn: Conn, role: str) -> None:
+def test_internal_functions_are_nobodys(conn: Conn) -> None:
     internal = """
         select oid::regprocedure::text from pg_proc
         where pronamespace = 'pgq'::regnamespace and proname ~ '^_' and has_function_privilege(%s, oid, 'execute')
     """
-    assert column(conn, internal, role) == []
+    for role in ROLES:
+        assert column(conn, internal, role) == []
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_no_role_writes_a_ring_but_through_functions(conn: Conn, role: str) -> None:
+def test_no_role_writes_a_ring_but_through_functions(conn: Conn) -> None:
     """Writers insert the columns of an event that are theirs, for COPY. Nobody moves a phase."""
+    for role in ROLES:
+        _check_writes(conn, role)
+
+
+def _check_writes(conn: Conn, role: str) -> None:
     tables = """
         select relname, privilege from pg_class c,
                unnest('{insert,update,delete,truncate,trigger,references}'::text[]) privilege

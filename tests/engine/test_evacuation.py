@@ -189,6 +189,23 @@ def test_what_is_written_during_an_evacuation(db: Database, ring: str) -> None:
     assert len(drain(conn, "stuck")) == 13
 
 
+@pytest.mark.concurrency
+@pytest.mark.parametrize("ring", RINGS)
+def test_what_is_not_committed_is_not_left_behind(db: Database, ring: str) -> None:
+    """A registration, or a new queue with its first tick, in a slot that the ring is about to leave."""
+    new, conn = db.connect(), db.connect()
+    create(conn, "busy")
+    _keep_busy(conn)
+    begin(new)
+    create(new, "c", queue="new")
+    stepped(conn, ring, "switched", "blocked")
+    _keep_busy(conn)
+    commit(new)
+    stepped(conn, ring, "closed", "truncated")
+    send(conn, "x", queue="new")
+    assert deliver(conn, queue="new") == ["x"]
+
+
 # -- a miss is not an answer ----------------------------------------------------------------------------------------
 
 

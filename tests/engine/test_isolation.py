@@ -82,6 +82,7 @@ FREE = {
     "seek_target", "wake", "wake_armed_ms", "arm_wake", "disarm_wake", "queue_marks",
     "grant_produce", "grant_consume", "revoke_produce", "revoke_consume", "releases_due", "insert_event_at",
     "send_batch_at", "event_retry_raw", "set_retry_policy", "delay_info",
+    "tick_channel",
 }  # fmt: skip
 
 

@@ -30,6 +30,7 @@ from tests.engine.support import (
 )
 
 MODES = ("auto", "force_generic_plan", "force_custom_plan")
+ANALYZED = pytest.mark.parametrize("analyzed", [False, True], ids=["", "analyzed"])
 ROWS = 10_000
 
 # What consumers and tickers call all the time, and information that a dashboard asks for. Consumer c has batch 1 open.
@@ -102,7 +103,7 @@ def _grow(conn: Conn) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("analyzed", [False, True], ids=["", "analyzed"])
+@ANALYZED
 def test_plans_survive_growth(db: Database, mode: str, analyzed: bool) -> None:
     """One session all the time: it has made its plans on three rows, and on statistics that say three rows."""
     conn = db.connect()
@@ -118,7 +119,7 @@ def test_plans_survive_growth(db: Database, mode: str, analyzed: bool) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("analyzed", [False, True], ids=["", "analyzed"])
+@ANALYZED
 def test_plans_on_huge_slots(db: Database, mode: str, analyzed: bool) -> None:
     """A session that meets them huge, with and without statistics."""
     setup, conn = db.connect(), db.connect()
@@ -131,7 +132,7 @@ def test_plans_on_huge_slots(db: Database, mode: str, analyzed: bool) -> None:
         assert {name: found for name, call in CALLS.items() if (found := _scanned(conn, call))} == {}
 
 
-@pytest.mark.parametrize("analyzed", [False, True], ids=["", "analyzed"])
+@ANALYZED
 def test_plans_after_rotation(db: Database, analyzed: bool) -> None:
     """Truncated slots say: no page, no row, and statistics of what was there before."""
     conn = db.connect()
@@ -152,7 +153,7 @@ def test_plans_after_rotation(db: Database, analyzed: bool) -> None:
             assert _scanned(conn, call) == {}, call
 
 
-@pytest.mark.parametrize("analyzed", [False, True], ids=["", "analyzed"])
+@ANALYZED
 def test_a_small_batch_in_a_huge_slot(db: Database, analyzed: bool) -> None:
     """The client plans this statement anew each time; its window is a small part of the slot, by index."""
     conn = db.connect()
@@ -169,7 +170,7 @@ def test_a_small_batch_in_a_huge_slot(db: Database, analyzed: bool) -> None:
     assert ack(conn, batch) == 1
 
 
-@pytest.mark.parametrize("analyzed", [False, True], ids=["", "analyzed"])
+@ANALYZED
 def test_the_need_probe_on_a_huge_slot(db: Database, analyzed: bool) -> None:
     """Nothing new, something new, a late commit among many rows: none of them reads the slot."""
     late, conn = db.connect(), db.connect()

@@ -75,6 +75,19 @@ def test_the_slowest_consumer_keeps_the_slot(db: Database) -> None:
     rotated(conn, "truncated", "idle")
 
 
+@pytest.mark.concurrency
+def test_a_slot_that_is_needed_is_not_even_tried(db: Database) -> None:
+    """Each attempt at its lock would stall replay on standbys: whether it is dead is found out before."""
+    reader, conn = db.connect(), db.connect()
+    create(conn, "c")
+    send(conn, "a")
+    tick(conn)
+    begin(reader)
+    value(reader, "select count(*) from pgq.event_1_1")
+    rotated(conn, "switched", "closed", "waiting", "waiting")
+    assert ring_info(conn, "event_1", "skipped") == 0
+
+
 def test_without_consumers_the_newest_tick_decides(db: Database) -> None:
     conn = db.connect()
     create(conn)
@@ -299,53 +312,24 @@ def test_extra_maintenance_is_listed(db: Database) -> None:
     assert _operations(conn) == [("a.one", "q"), ("a.two", "q")]
 
 
-# -- retention ------------------------------------------------------------------------------------------------------
+# -- what steps rely on -----------------------------------------------------------------------------------------------
 
 
-def test_retention_keeps_what_was_consumed_and_seek_goes_back(db: Database) -> None:
-    conn = db.connect()
-    create(conn, "c", slots=6)
-    configure(conn, "retention", "1 hour")
-    start = value(conn, "select last_tick from pgq.get_consumer_info('q', 'c')")
-    for data in "abc":
-        send(conn, data)
-        assert deliver(conn) == [data]
-        rotated(conn, "switched", "closed")
-        assert deliver(conn) == []
-    rotated(conn, "waiting")
-    assert filled_slots(conn, "event_1") == [1, 2, 3]
-    assert value(conn, "select pgq.seek('q', 'c', %s::bigint)", start) == start
-    assert drain(conn) == ["a", "b", "c"]
-    configure(conn, "retention", "0")
-    rotated(conn, "truncated", "truncated", "truncated", "idle")
-    with refused("PQ008"):
-        value(conn, "select pgq.seek('q', 'c', %s::bigint)", start)
-
-
-def test_retention_ends(db: Database) -> None:
-    """Slots go when the first tick behind them is old enough."""
-    conn = db.connect()
-    create(conn)
-    configure(conn, "retention", "1 microsecond")
-    send(conn, "a")
-    tick(conn)
-    rotated(conn, "switched", "closed")
-    tick(conn)
-    rotated(conn, "truncated")
-
-
-def test_a_full_ring_grows_rather_than_losing_retained_events(db: Database) -> None:
+def test_no_step_relies_on_advisory_locks(db: Database) -> None:
+    """Anybody may take those, and keep them."""
     conn = db.connect()
     create(conn, "c")
-    configure(conn, "retention", "1 hour")
-    for number in range(6):
-        send(conn, str(number))
-        assert deliver(conn) == [str(number)]
-        rotate(conn)
-        rotate(conn)
-        deliver(conn)
-    assert value(conn, "select pgq.seek('q', 'c', 'earliest')") == 1
-    assert drain(conn) == [str(number) for number in range(6)]
+    send(conn, "x")
+    begin(conn)
+    tick(conn)
+    assert next_batch(conn)
+    rotate(conn)
+    value(conn, "select pgq.register_consumer('q', 'd')")
+    value(conn, "select pgq.seek('q', 'd', 'latest')")
+    kinds = rows(conn, "select distinct locktype from pg_locks where pid = pg_backend_pid()")
+    assert ("advisory",) not in kinds
+    assert ("relation",) in kinds
+    rollback(conn)
 
 
 # -- a crash --------------------------------------------------------------------------------------------------------

@@ -18,10 +18,8 @@ from tests.engine.support import (
     drain,
     force_tick,
     in_background,
-    next_batch,
     refused,
     rollback,
-    rotate_until,
     rotated,
     rows,
     send,
@@ -294,70 +292,3 @@ def test_an_external_ticker_has_its_queue_for_itself(db: Database) -> None:
     assert send(conn, "c") == [502]
     assert value(conn, "select pgq.ticker('q', 11, null, null)") == 11
     assert drain(conn) == ["b", "c"]
-
-
-# -- trouble --------------------------------------------------------------------------------------------------------
-
-
-def _corrupt(conn: Conn, queue: str) -> None:
-    """A last tick from a cluster that is far ahead, as after restoring a dump."""
-    conn.execute(
-        "insert into pgq.tick_ring_1 select queue_id, 1000, now(), '900000000:900000000:', 0, 1, 1, true"
-        " from pgq.queue where queue_name = %s",
-        [queue],
-    )
-
-
-def test_one_failing_queue_does_not_stop_the_others(db: Database) -> None:
-    warnings: list[tuple[str | None, str | None]] = []
-    conn = db.connect()
-    conn.add_notice_handler(lambda diag: warnings.append((diag.sqlstate, diag.message_primary)))
-    for queue in ("a", "bad", "z"):
-        create(conn, "c", queue=queue)
-        send(conn, f"for {queue}", queue=queue)
-    _corrupt(conn, "bad")
-    assert _due(conn) == ["a", "bad", "z"]
-    assert value(conn, "select pgq.ticker()") == 2
-    ((sqlstate, message),) = warnings
-    assert (sqlstate, str(message)[:30]) == ("PQ010", "queue bad: Invalid PgQ state: ")
-    assert [drain(conn, queue=queue) for queue in ("a", "z")] == [["for a"], ["for z"]]
-    for queue in ("a", "bad", "z"):
-        assert rotate_until(conn, "closed", queue=queue)
-
-
-@pytest.mark.parametrize("call", ["ticker", "poke", "force_tick"])
-def test_ticks_of_another_cluster_are_refused(db: Database, call: str) -> None:
-    """No event would ever look new behind them: without a check, delivery would stop without a word."""
-    conn = db.connect()
-    create(conn, "c")
-    send(conn, "x")
-    _corrupt(conn, "q")
-    query = {
-        "ticker": "select pgq.ticker('q')",
-        "poke": "select pgq.poke('q')",
-        "force_tick": "select pgq.force_tick('q')",
-    }
-    with refused("PQ010", "Invalid PgQ state"):
-        conn.execute(query[call].encode())
-    assert next_batch(conn) is not None  # up to the bad tick, as it was there
-
-
-def test_unknown_queues(db: Database) -> None:
-    conn = db.connect()
-    for query in ("select pgq.ticker(%s)", "select pgq.poke(%s)", "select pgq.force_tick(%s)"):
-        for queue in ("nosuch", "100% 'quoted'", None):
-            with refused("PQ001", "no such queue"):
-                conn.execute(query.encode(), [queue])
-
-
-@pytest.mark.concurrency
-def test_many_queues_are_ticked_in_one_go(db: Database) -> None:
-    """Also while one of them is being dropped, and with a ring that has moved."""
-    conn = db.connect()
-    for number in range(5):
-        create(conn, "c", queue=f"q{number}")
-        send(conn, str(number), queue=f"q{number}")
-    rotate_until(conn, "switched", queue="q1")
-    assert value(conn, "select pgq.ticker()") == 5
-    assert value(conn, "select pgq.ticker()") == 0
-    assert [drain(conn, queue=f"q{number}") for number in range(5)] == [[str(number)] for number in range(5)]

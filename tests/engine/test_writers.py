@@ -104,6 +104,8 @@ def test_an_insert_that_waits_for_the_slot_across_a_rotation(db: Database, level
     waiting = in_background(lambda: send(writer, "late"))
     wait_blocked(conn, writer.info.backend_pid)
     rotated(conn, "switched", "blocked")
+    named = rows(conn, "select pid, mode from pgq.ring_blockers()")
+    assert named == [(holder.info.backend_pid, "ShareRowExclusiveLock")]
     send(conn, "second")
     tick(conn)
     commit(holder)

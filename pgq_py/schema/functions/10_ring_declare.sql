@@ -194,10 +194,16 @@ returns void language plpgsql as $$
 -- Function: pgq._drop_ring(1)
 --
 --      Drop a ring with its slots and sequences.
+--
+--      All its tables in one command, without cascade: somebody's view of them
+--      is a reason to refuse, not to drop it too.
 -- ----------------------------------------------------------------------
+declare
+    tables  text;
 begin
-    -- slots depend on the parent, nothing else does; cascade reaches no further
-    execute format('drop table pgq.%I cascade', i_ring);
+    select string_agg(format('pgq.%I', i_ring || '_' || nr), ', ' order by nr) into tables
+        from pgq.ring, generate_series(0, ring_slots - 1) nr where ring_name = i_ring;
+    execute format('drop table pgq.%I, %s', i_ring, tables);
     execute format('drop sequence pgq.%I, pgq.%I, pgq.%I',
                    i_ring || '_phase', i_ring || '_switched', i_ring || '_skipped');
     delete from pgq.ring where ring_name = i_ring;

@@ -1,6 +1,15 @@
--- Producing. Every queue has a generated function produce_<id> with static SQL for
+-- Producing. Every queue has a generated function, produce_<id>_<hash>, with static SQL for
 -- its slots: as fast as PgQ's C code, where a dynamic statement per event costs
 -- more than half of the rate. The generic functions call it by name.
+
+create or replace function pgq._produce_name(i_queue_id int4, i_queue_name text)
+returns text language sql immutable as $$
+    -- with a hash of the queue's name: a client that outlives a schema may know the name of a
+    -- function whose number another queue has now, and must not send to that
+    select 'produce_' || i_queue_id || '_' || left(md5(i_queue_name), 8)
+$$;
+comment on function pgq._produce_name(int4, text) is 'Name of a queue''s produce function';
+
 
 create or replace function pgq._generate_produce(q pgq.queue)
 returns void language plpgsql as $$
@@ -15,7 +24,7 @@ returns void language plpgsql as $$
 --      check costs nothing.
 -- ----------------------------------------------------------------------
 declare
-    fn        text := format('pgq.%I(text, text, text, text, text, text)', 'produce_' || q.queue_id);
+    fn        text := format('pgq.%I(text, text, text, text, text, text)', pgq._produce_name(q.queue_id, q.queue_name));
     ring      text := 'event_' || q.queue_id;
     branches  text;
     refusal   text := '';
@@ -39,7 +48,7 @@ begin
             end if;
             return currval(%L::regclass);
         end; $b$ $f$,
-        'produce_' || q.queue_id, refusal, format('pgq.%I', ring || '_phase'), q.queue_ntables, branches,
+        pgq._produce_name(q.queue_id, q.queue_name), refusal, format('pgq.%I', ring || '_phase'), q.queue_ntables, branches,
         q.queue_id, q.queue_event_seq);
     execute format('comment on function %s is %L', fn, 'Insert an event into one queue; generated');
     execute format('revoke all on function %s from public', fn);
@@ -94,7 +103,7 @@ returns text language plpgsql security definer set search_path = pg_catalog, pgq
 -- Function: pgq.producer_function(1)
 --
 --      Name (in schema pgq) of the queue's own produce function, for clients
---      that send many events one by one: produce_N(ev_type, ev_data,
+--      that send many events one by one: produce_N_HASH(ev_type, ev_data,
 --      ev_extra1, ev_extra2, ev_extra3, ev_extra4) returns the event's id.
 --
 -- Parameters:
@@ -102,8 +111,10 @@ returns text language plpgsql security definer set search_path = pg_catalog, pgq
 -- Errors:
 --      PQ001         - no such queue
 -- ----------------------------------------------------------------------
+declare
+    q  pgq.queue := pgq._queue(i_queue_name);
 begin
-    return 'produce_' || (pgq._queue(i_queue_name)).queue_id;
+    return pgq._produce_name(q.queue_id, q.queue_name);
 end;
 $$;
 comment on function pgq.producer_function(text) is
@@ -146,7 +157,7 @@ begin
     if nr is null then
         perform pgq.producer_function($1);  -- raises
     end if;
-    execute 'select pgq.produce_' || nr || '($1, $2, $3, $4, $5, $6)' into id using $2, $3, $4, $5, $6, $7;
+    execute 'select pgq.produce_' || nr || '_' || left(md5($1), 8) || '($1, $2, $3, $4, $5, $6)' into id using $2, $3, $4, $5, $6, $7;
     return id;
 end;
 $$;
@@ -170,7 +181,7 @@ begin
     if nr is null then
         perform pgq.producer_function($1);  -- raises
     end if;
-    execute 'select pgq.produce_' || nr || '($1, $2, null, null, null, null)' into id using $2, $3;
+    execute 'select pgq.produce_' || nr || '_' || left(md5($1), 8) || '($1, $2, null, null, null, null)' into id using $2, $3;
     return id;
 end;
 $$;
@@ -247,7 +258,7 @@ returns text language plpgsql security definer set search_path = pg_catalog, pgq
 declare
     q  pgq.queue := pgq._queue(x_queue_name, 'Event queue not found');
 begin
-    perform pgq._require_produce(q.queue_id);
+    perform pgq._require_produce(q);
     if q.queue_disable_insert then
         perform pgq._refuse_disabled('Writing to queue disabled');
     end if;

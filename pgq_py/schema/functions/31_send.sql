@@ -64,7 +64,7 @@ declare
     q    pgq.queue := pgq._queue($1);
     ids  bigint[];
 begin
-    perform pgq._require_produce(q.queue_id);
+    perform pgq._require_produce(q);
     if q.queue_disable_insert then
         perform pgq._refuse_disabled('Insert into queue disallowed');
     end if;

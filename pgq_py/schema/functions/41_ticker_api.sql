@@ -35,7 +35,9 @@ returns bigint language plpgsql security definer set search_path = pg_catalog, p
 --
 --      In one go. Only if a queue fails, each due queue is tried in a block of
 --      its own, at most 32 a call: a hundred subtransactions would overflow
---      every snapshot taken meanwhile.
+--      every snapshot taken meanwhile. A queue that is locked is passed: somebody
+--      else is ticking it, or has changed its settings and not committed yet, and
+--      the other queues must not wait for that.
 -- Returns:
 --      number of ticks made; failures are warnings
 -- ----------------------------------------------------------------------
@@ -49,7 +51,7 @@ begin
         for q in select * from pgq.queue
             where not queue_external_ticker and not queue_ticker_paused order by queue_name
         loop
-            made := made + (pgq._tick_if_due(q, false) is not null)::int;
+            made := made + (pgq._tick_if_due(q, true) is not null)::int;
         end loop;
         return made;
     exception
@@ -57,12 +59,12 @@ begin
             made := 0;
     end;
     for q in select * from pgq.queue
-        where not queue_external_ticker and not queue_ticker_paused order by random()
+        where queue_name in (select * from pgq.queues_due()) order by random()
     loop
         exit when blocks = 32;
         begin
             blocks := blocks + 1;
-            made := made + (pgq._tick_if_due(q, false) is not null)::int;
+            made := made + (pgq._tick_if_due(q, true) is not null)::int;
         exception
             when others then
                 raise warning 'queue %: %', q.queue_name, sqlerrm using errcode = sqlstate;

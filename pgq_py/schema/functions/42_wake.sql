@@ -92,7 +92,7 @@ returns void language plpgsql security definer set search_path = pg_catalog, pgq
 declare
     q  pgq.queue := pgq._queue(i_queue_name);
 begin
-    perform pgq._require_produce(q.queue_id);
+    perform pgq._require_produce(q);
     perform pgq._wake(q.queue_id);
 end;
 $$;

@@ -29,6 +29,11 @@ begin
     prev := pgq._cursor_tick(r.sub_queue, c.last_tick);
     if c.batch_id is not null then
         cur := pgq._cursor_tick(r.sub_queue, c.next_tick);
+        if c.handed is not null then
+            -- receive() had handed out a part of it; now all of it is handed out
+            c.handed := null;
+            perform pgq._move_cursor(c);
+        end if;
     else
         cur := pgq._choose_tick(r.sub_queue, prev, i_max_events, i_min_lag, i_min_count, i_min_interval);
         if cur.tick_id is null then

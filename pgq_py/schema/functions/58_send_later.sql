@@ -34,7 +34,7 @@ declare
     q   pgq.queue := pgq._queue($1);
     id  bigint;
 begin
-    perform pgq._require_produce(q.queue_id);
+    perform pgq._require_produce(q);
     perform pgq._check_due($2);
     if q.queue_disable_insert then
         perform pgq._refuse_disabled('Insert into queue disallowed');
@@ -115,7 +115,7 @@ declare
     due  timestamptz[] := $2;
     ids  bigint[];
 begin
-    perform pgq._require_produce(q.queue_id);
+    perform pgq._require_produce(q);
     if cardinality(due) = 1 and n > 0 then
         due := array_fill(due[1], array[n]);
     end if;
@@ -158,7 +158,7 @@ declare
     due  timestamptz;
 begin
     perform pgq._require_read_committed('cancel_event');
-    perform pgq._require_produce(q.queue_id);
+    perform pgq._require_produce(q);
     perform pgq._lock_delays(q.queue_id);
     execute format('select due from (%s) d where ev_id = $1 and ev_owner is null group by due having not bool_or(cancels)',
                    pgq._pending_sql(q.queue_id, pgq._newest_tick(-q.queue_id)))

@@ -115,7 +115,7 @@ begin
     delete from pgq.consume_grant where queue_id = q.queue_id;
     delete from pgq.eviction where queue_id = q.queue_id;
     delete from pgq.retry_policy where queue_id = q.queue_id;
-    execute format('drop function pgq.%I(text, text, text, text, text, text)', 'produce_' || q.queue_id);
+    execute format('drop function pgq.%I(text, text, text, text, text, text)', pgq._produce_name(q.queue_id, q.queue_name));
     perform pgq._lock_delays(q.queue_id);
     perform pgq._drop_ring('delay_' || q.queue_id);
     perform pgq._drop_ring('event_' || q.queue_id);

@@ -244,8 +244,8 @@ returns setof record language plpgsql security definer set search_path = pg_cata
 -- Function: pgq.ring_blockers(0)
 --
 --      Transactions that hold a lock on a slot that maintenance wants to close
---      (writers) or truncate (anybody): sessions by pid, prepared transactions
---      by gid. Without rights on others' statistics, age may be null.
+--      (writers, VACUUM, DDL) or truncate (anybody): sessions by pid, prepared
+--      transactions by gid. Without rights on others' statistics, age may be null.
 -- ----------------------------------------------------------------------
 begin
     return query
@@ -266,7 +266,8 @@ begin
         left join pg_prepared_xacts p on p.transaction = x.transactionid
         where l.pid is distinct from pg_backend_pid()
           and nr <> v / 2 % r.ring_slots
-          and (v % 2 = 1 or nr <> (v / 2 - 1) % r.ring_slots or l.mode = 'RowExclusiveLock');
+          and (v % 2 = 1 or nr <> (v / 2 - 1) % r.ring_slots
+               or l.mode not in ('AccessShareLock', 'RowShareLock', 'ShareLock'));
 end;
 $$;
 comment on function pgq.ring_blockers() is 'Transactions that hold up the rotation of a ring: by pid, or by gid when prepared.';

@@ -86,7 +86,7 @@ $$;
 comment on function pgq._require_consume_as(pgq.registration) is 'Refuse a caller who may not act for a registration';
 
 
-create or replace function pgq._require_produce(i_queue int4)
+create or replace function pgq._require_produce(q pgq.queue)
 returns void language plpgsql as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._require_produce(1)
@@ -96,14 +96,15 @@ returns void language plpgsql as $$
 --      42501
 -- ----------------------------------------------------------------------
 begin
-    if not has_function_privilege(pgq._caller(), format('pgq.produce_%s(text,text,text,text,text,text)', i_queue), 'execute') then
-        raise exception 'permission denied for function produce_%', i_queue
+    if not has_function_privilege(pgq._caller(), format('pgq.%I(text,text,text,text,text,text)',
+                                                        pgq._produce_name(q.queue_id, q.queue_name)), 'execute') then
+        raise exception 'permission denied for function %', pgq._produce_name(q.queue_id, q.queue_name)
             using errcode = '42501',
-                  hint = format('Grant it: select pgq.grant_produce(queue, %L).', pgq._caller());
+                  hint = format('Grant it: select pgq.grant_produce(%L, %L).', q.queue_name, pgq._caller());
     end if;
 end;
 $$;
-comment on function pgq._require_produce(int4) is 'Refuse a caller who may not produce into a queue';
+comment on function pgq._require_produce(pgq.queue) is 'Refuse a caller who may not produce into a queue';
 
 
 create or replace function pgq._functions_for(i_role text)
@@ -177,7 +178,7 @@ begin
     for fn in select * from pgq._functions_for('pgq_writer') loop
         execute format('grant execute on function %s to %I', fn, i_role);
     end loop;
-    execute format('grant execute on function pgq.produce_%s to %I', q.queue_id, i_role);
+    execute format('grant execute on function pgq.%I to %I', pgq._produce_name(q.queue_id, q.queue_name), i_role);
     execute format('grant select (queue_id, queue_name) on pgq.queue to %I', i_role);
     execute format('grant insert (ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4) on %s to %I',
                    pgq._slots_of(q), i_role);
@@ -204,7 +205,7 @@ declare
     q  pgq.queue := pgq._queue(i_queue_name);
 begin
     perform pgq._check_role(i_role);
-    execute format('revoke execute on function pgq.produce_%s from %I', q.queue_id, i_role);
+    execute format('revoke execute on function pgq.%I from %I', pgq._produce_name(q.queue_id, q.queue_name), i_role);
     execute format('revoke insert (ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4) on %s from %I',
                    pgq._slots_of(q), i_role);
     execute format('revoke usage on sequence %s from %I', q.queue_event_seq, i_role);

@@ -98,7 +98,7 @@ create table pgq.retry_policy (
     constraint retry_policy_base_check check (base >= interval '0' and base <= interval '1 year'),
     constraint retry_policy_cap_check check (cap >= base and cap <= interval '1 year'),
     constraint retry_policy_jitter_check check (jitter between 0 and 1),
-    constraint retry_policy_delays_check check (kind <> 'list' or cardinality(delays) between 1 and 100)
+    constraint retry_policy_delays_check check (kind <> 'list' or coalesce(cardinality(delays), 0) between 1 and 100)
 );
 comment on table pgq.retry_policy is 'How often and how soon failed events come again';
 
