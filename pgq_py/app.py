@@ -12,13 +12,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, TypeVar
 
 from pgq_py.client import AsyncClient, Client
 from pgq_py.consumers import AsyncRunner, ConsumerSpec, Runner, consumer_spec
 from pgq_py.errors import InvalidArgument
 from pgq_py.settings import Settings
+from pgq_py.types import RetryPolicy
 
 __all__ = ["AsyncPgQ", "PgQ"]
 
@@ -31,21 +32,51 @@ class _Consumers:
     _specs: dict[tuple[str, str], ConsumerSpec]
 
     def consumer(
-        self, queue: str, *, name: str, exactly_once: bool = False, batch: bool = False, max_events: int | None = None
+        self,
+        queue: str,
+        *,
+        name: str,
+        exactly_once: bool = False,
+        batch: bool = False,
+        max_events: int | None = None,
+        retries: RetryPolicy | int | None = None,
+        on_error: Literal["retry", "block"] = "retry",
+        on_evicted: Literal["stop", "register"] = "stop",
+        types: Mapping[str, Any] | None = None,
+        event_type: str | None = None,
+        unknown: Literal["retry", "dead", "skip", "raise"] | None = None,
     ) -> Callable[[F], F]:
         """Decorate a function that handles the events of a queue, as the consumer `name` with its own position.
 
         It is called with each event, or with `batch=True` with a list of at most `max_events` of them, in the order of
-        their ids. By default an event is delivered at least once: it comes again when the handler raises (after a
-        pause; the next ones wait) or the process ends in between. With `exactly_once=True` the handler gets a second
-        argument, the transaction in which its writes and the acknowledgement are committed together, `max_events` of
-        them at a time.
+        their ids. By default an event is delivered at least once: again when the process ends before it could be
+        acknowledged. With `exactly_once=True` the handler gets a second argument, the transaction in which its writes
+        and the acknowledgement are committed together, `max_events` of them at a time.
+
+        **Failures.** An event on which the handler raises comes again later, by itself, and after too many retries
+        becomes a dead letter; `Retry` and `Discard` say so on purpose. Its neighbours are acknowledged; a failing call
+        with many events is repeated with fewer, down to those on which it fails. `retries` sets the consumer's policy
+        at each start (a number: so many retries, the rest by default; None: leave the one in the database).
+        `on_error="block"` lets nothing pass ahead of a failed event instead: it is tried again until it succeeds.
+        A lost connection or a deadlock is no failure of an event; it comes again uncounted.
+
+        **Typed events.** `types={"order.created": OrderCreated}` validates the data with pydantic and calls the handler
+        with the result; so does `event_type="order.created"` with a handler whose first parameter is annotated with a
+        model or dataclass. A parameter `event` (`events` of a batch) behind the others gets the event as well. Invalid
+        data becomes a dead letter. An event of another type is retried, or as `unknown` says: given up, skipped, or
+        not passed ("raise", the default with `on_error="block"`).
+
+        **Eviction** (a consumer that lagged too far was removed) stops this consumer with ConsumerNotRegistered, unless
+        `on_evicted="register"` lets it go on with what is sent from then on.
 
         The function may be a coroutine function; its transaction is an async one then. It is returned unchanged.
         """
+        options: dict[str, Any] = {"exactly_once": exactly_once, "batch": batch, "max_events": max_events}
+        options |= {"retries": retries, "on_error": on_error, "on_evicted": on_evicted}
+        options |= {"types": types, "event_type": event_type, "unknown": unknown}
 
         def declare(handler: F) -> F:
-            spec = consumer_spec(handler, queue, name, exactly_once=exactly_once, batch=batch, max_events=max_events)
+            spec = consumer_spec(handler, queue, name, **options)
             if self._specs.setdefault((queue, name), spec) is not spec:
                 raise InvalidArgument(f"consumer {name!r} of queue {queue!r} is declared twice")
             return handler

@@ -10,19 +10,28 @@ Event alone is a NamedTuple: a batch has many thousands, and psycopg's rows beco
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple, NewType
+from typing import Any, Literal, NamedTuple, NewType, NoReturn
+
+from pgq_py.errors import InvalidArgument
+from pgq_py.outcomes import Discard, Retry
 
 __all__ = [
     "BatchId",
     "BatchInfo",
     "ConsumerInfo",
+    "DeadLetter",
+    "DeadLetterId",
+    "DelayInfo",
     "Event",
     "EventId",
+    "Nacked",
     "NewEvent",
     "OpenBatch",
     "QueueInfo",
+    "RetryPolicy",
     "RingBlocker",
     "RingInfo",
     "Tick",
@@ -33,6 +42,7 @@ __all__ = [
 EventId = NewType("EventId", int)
 BatchId = NewType("BatchId", int)
 TickId = NewType("TickId", int)
+DeadLetterId = NewType("DeadLetterId", int)
 Txid = NewType("Txid", int)
 """A 64-bit transaction id of the cluster, epoch included."""
 
@@ -40,14 +50,14 @@ Txid = NewType("Txid", int)
 class Event(NamedTuple):
     """One event, in the column order of every function that returns events.
 
-    `txid` is the producer's top-level transaction; `retry` is None or 0 for a first delivery, else how many came
+    `txid` is the producer's top-level transaction; `retries` is None or 0 for a first delivery, else how many came
     before.
     """
 
     id: EventId
     time: datetime
     txid: Txid
-    retry: int | None
+    retries: int | None
     type: str | None
     data: str | None
     extra1: str | None = None
@@ -62,6 +72,17 @@ class Event(NamedTuple):
         Raises json.JSONDecodeError when it is not JSON.
         """
         return None if self.data is None else json.loads(self.data)
+
+    def retry(self, *, in_: timedelta | None = None, reason: str | None = None) -> NoReturn:
+        """Leave the handler: the event is to come again, after `in_` or when the retry policy says (raises `Retry`).
+
+        Called in a handler of batches, it speaks of the whole batch; raise `Retry(events=[...])` for some.
+        """
+        raise Retry(in_=in_, reason=reason)
+
+    def dead(self, reason: str | None = None) -> NoReturn:
+        """Leave the handler: the event is to become a dead letter (raises `Discard`). For batches, see `retry`."""
+        raise Discard(reason)
 
 
 class NewEvent(NamedTuple):
@@ -194,3 +215,83 @@ class RingBlocker:
     application_name: str | None
     mode: str
     age: timedelta | None
+
+
+@dataclass(frozen=True, slots=True)
+class DelayInfo:
+    """What of a queue waits for its time (`delay_info`): events, how many of them are retries, and when the next is due
+    (None when nothing waits); and its dead letters."""
+
+    queue_name: str
+    delayed: int
+    retries: int
+    next_due: datetime | None
+    dead_letters: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """An event that a consumer gave up (view `pgq.dead_letter`): who, why, when, and after how many deliveries.
+
+    It outlives its consumer and its queue, until it is replayed or purged.
+    """
+
+    dl_id: DeadLetterId
+    queue_name: str
+    consumer_name: str
+    reason: str | None
+    attempts: int
+    failed_at: datetime
+    ev_id: EventId
+    ev_time: datetime | None
+    ev_retry: int | None
+    ev_type: str | None
+    ev_data: str | None
+    ev_extra1: str | None = None
+    ev_extra2: str | None = None
+    ev_extra3: str | None = None
+    ev_extra4: str | None = None
+
+
+class Nacked(NamedTuple):
+    """What became of failed events: how many will come again, how many are dead letters now."""
+
+    retried: int
+    dead: int
+
+
+_YEAR = timedelta(days=365)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often and how soon a failed event comes again, before it becomes a dead letter.
+
+    `kind` 'fixed' waits `base` each time; 'exponential' waits base, 2 base, 4 base, up to `cap`; 'list' waits as
+    `delays` says, the last of them again and again. Each wait is longer or shorter by up to the part `jitter` of it.
+    `max_retries=0` makes a dead letter of the first failure.
+    """
+
+    max_retries: int = 5
+    kind: Literal["fixed", "exponential", "list"] = "exponential"
+    base: timedelta = timedelta(seconds=5)
+    cap: timedelta = timedelta(hours=1)
+    jitter: float = 0.1
+    delays: Sequence[timedelta] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "delays", tuple(self.delays))
+        possible = {
+            "max_retries must be a whole number from 0 to 1000000": 0 <= self.max_retries <= 1_000_000,
+            "kind must be 'fixed', 'exponential' or 'list'": self.kind in {"fixed", "exponential", "list"},
+            "base must be 0 to 365 days": timedelta(0) <= self.base <= _YEAR,
+            "cap must be base to 365 days": self.kind != "exponential" or self.base <= self.cap <= _YEAR,
+            "jitter must be 0 to 1": 0 <= self.jitter <= 1,
+            "delays must be 1 to 100 for the kind 'list', none for others": (
+                1 <= len(self.delays) <= 100 if self.kind == "list" else not self.delays
+            ),
+            "each of delays must be 0 to 365 days": all(timedelta(0) <= delay <= _YEAR for delay in self.delays),
+        }
+        for demand, met in possible.items():
+            if not met:
+                raise InvalidArgument(f"not a possible retry policy: {demand}")

@@ -19,7 +19,7 @@ from pgq_py.bench import machine
 from pgq_py.bench.results import Run
 from pgq_py.errors import translate
 
-__all__ = ["SETTINGS", "Target", "connect", "target"]
+__all__ = ["SETTINGS", "Target", "connect", "scratch_database", "target"]
 
 SETTINGS: Mapping[str, str | int | bool] = {
     # As durable as production has to be, and stated, whatever the defaults are.
@@ -54,7 +54,7 @@ def connect(dsn: str) -> psycopg.Connection[Any]:
 @contextmanager
 def target(dsn: str | None) -> Iterator[Target]:
     """A private embedded server, or a new database on the server of `dsn`; either is gone at the end."""
-    with _private_server() if dsn is None else _scratch_database(dsn) as own:
+    with _private_server() if dsn is None else scratch_database(dsn) as own:
         with connect(own) as conn:
             schema.install(conn)
             facts = machine.server(conn, private=dsn is None)
@@ -73,7 +73,7 @@ def _private_server() -> Iterator[str]:
 
 
 @contextmanager
-def _scratch_database(dsn: str) -> Iterator[str]:
+def scratch_database(dsn: str) -> Iterator[str]:
     """Needs the right to create databases, and so touches none that is there."""
     name = f"pgq_bench_{secrets.token_hex(4)}"
     with connect(dsn) as conn:

@@ -7,13 +7,17 @@ from typing import Annotated
 import typer
 
 from pgq_py import __version__
-from pgq_py.cli import bench, consumer, queue
+from pgq_py.cli import bench, config, consumer, dlq, queue
 from pgq_py.cli._boundary import boundary
 from pgq_py.cli._options import Dsn, Given, Json
 from pgq_py.cli.demo import demo
+from pgq_py.cli.dev import dev
+from pgq_py.cli.doctor import doctor
 from pgq_py.cli.install import install, uninstall, upgrade
 from pgq_py.cli.run import run
+from pgq_py.cli.send import send
 from pgq_py.cli.status import status
+from pgq_py.cli.tail import tail
 from pgq_py.cli.ticker import ticker
 
 __all__ = ["app", "main"]
@@ -25,10 +29,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (install, upgrade, uninstall, ticker, run, status, demo):
+for verb in (install, upgrade, uninstall, status, doctor, ticker, run, dev, demo, send, tail):
     app.command()(verb)
 app.add_typer(queue.app, name="queue")
 app.add_typer(consumer.app, name="consumer")
+app.add_typer(dlq.app, name="dlq")
+app.add_typer(config.app, name="config")
 app.add_typer(bench.app, name="bench")
 
 

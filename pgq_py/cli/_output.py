@@ -24,15 +24,19 @@ from rich.text import Text
 __all__ = [
     "Column",
     "duration",
+    "fields",
     "ident",
     "note",
     "objects",
     "seconds",
+    "show_fields",
     "show_object",
     "show_rows",
     "size",
+    "stream_rows",
     "table",
     "tsv",
+    "tsv_names",
     "write_json",
 ]
 
@@ -67,6 +71,43 @@ def show_rows(columns: Sequence[Column[T]], rows: Iterable[T], *, as_json: bool)
         sys.stdout.write(tsv(columns, rows))
 
 
+def stream_rows(columns: Sequence[Column[T]], rows: Iterable[T], *, as_json: bool, line: Callable[[T], Text]) -> None:
+    """Write rows as they come: with `as_json` an object per line, on a terminal what `line` makes of each, else TSV
+    without the names."""
+    if as_json:
+        for row in rows:
+            found = {column.name: column.get(row) for column in columns}
+            sys.stdout.write(json.dumps(found, ensure_ascii=False, default=_json_value) + "\n")
+    elif sys.stdout.isatty():
+        console = Console(soft_wrap=True)
+        for row in rows:
+            console.print(line(row))
+    else:
+        for row in rows:
+            sys.stdout.write(_tsv_line(columns, row))
+    sys.stdout.flush()
+
+
+def show_fields(columns: Sequence[Column[T]], row: T, *, as_json: bool) -> None:
+    """One row: an object in JSON, a line per field on a terminal, TSV as ever."""
+    if as_json:
+        write_json(objects(columns, [row])[0])
+    elif sys.stdout.isatty():
+        Console().print(fields(columns, row), soft_wrap=True)
+    else:
+        sys.stdout.write(tsv(columns, [row]))
+
+
+def fields(columns: Sequence[Column[T]], row: T) -> Table:
+    """A row for the eye: a line per field that has a value."""
+    found = Table.grid(padding=(0, 2))
+    for column in columns:
+        value = column.get(row)
+        if value is not None:
+            found.add_row(Text(column.title, "bold"), Text(_cell(column, value)))
+    return found
+
+
 def show_object(facts: Mapping[str, Any], message: str, *, as_json: bool) -> None:
     """The answer of a verb that did something: an object with `--json`, else a sentence on stderr."""
     if as_json:
@@ -93,9 +134,16 @@ def objects(columns: Sequence[Column[T]], rows: Iterable[T]) -> list[dict[str, A
 
 def tsv(columns: Sequence[Column[T]], rows: Iterable[T]) -> str:
     """Rows as tab-separated lines, after one with the names."""
-    lines = ["\t".join(column.name for column in columns)]
-    lines += ["\t".join(_field(column.get(row)) for column in columns) for row in rows]
-    return "\n".join(lines) + "\n"
+    return tsv_names(columns) + "".join(_tsv_line(columns, row) for row in rows)
+
+
+def tsv_names(columns: Sequence[Column[Any]]) -> str:
+    """The first line of TSV."""
+    return "\t".join(column.name for column in columns) + "\n"
+
+
+def _tsv_line(columns: Sequence[Column[T]], row: T) -> str:
+    return "\t".join(_field(column.get(row)) for column in columns) + "\n"
 
 
 def table(columns: Sequence[Column[T]], rows: Iterable[T], title: str | None = None) -> Table:

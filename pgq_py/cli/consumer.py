@@ -1,4 +1,4 @@
-"""`pgq consumer ls | register | unregister | seek`."""
+"""`pgq consumer ls | show | register | unregister | seek`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import Annotated
 
 import typer
 
+from pgq_py.cli._details import show_consumer
 from pgq_py.cli._options import Dsn, Json, Yes, client, confirm
 from pgq_py.cli._output import Column, duration, ident, note, seconds, show_object, show_rows
+from pgq_py.cli._times import time_of
 from pgq_py.errors import ConsumerNotRegistered
+from pgq_py.health import consumer_details
 from pgq_py.types import ConsumerInfo, TickId
 
 __all__ = ["app"]
@@ -44,6 +47,14 @@ def ls(
         if queue is not None:
             pgq.queue_info(queue)
         show_rows(_COLUMNS, pgq.consumers(queue), as_json=json)
+
+
+@app.command()
+def show(queue: Queue, consumer: Consumer, dsn: Dsn = None, json: Json = False) -> None:
+    """Show all about one consumer: its position, its open batch, retries, dead letters, policy, rights."""
+    with client(dsn) as pgq:
+        details = consumer_details(pgq, queue, consumer)
+    show_consumer(_COLUMNS, details, as_json=json)
 
 
 @app.command()
@@ -122,7 +133,6 @@ def _position(text: str, hint: str) -> int | str | datetime:
     if text.isascii() and text.isdigit():
         return int(text)
     try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
+        return time_of(text, hint)
+    except typer.BadParameter:
         raise typer.BadParameter(f"{text!r} is not {_POSITION}", param_hint=hint) from None
-    return time.astimezone() if time.tzinfo is None else time

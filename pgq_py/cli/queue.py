@@ -1,4 +1,4 @@
-"""`pgq queue ls | create | set | pause | resume | rotate | drop`."""
+"""`pgq queue ls | show | create | set | pause | resume | rotate | grant | revoke | drop`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
+from pgq_py.cli._details import show_queue
 from pgq_py.cli._options import Dsn, Json, Yes, client, confirm
 from pgq_py.cli._output import Column, duration, ident, seconds, show_object, show_rows
 from pgq_py.errors import PgqError
+from pgq_py.health import queue_details
 from pgq_py.types import QueueInfo
 
 __all__ = ["app"]
@@ -16,6 +18,15 @@ __all__ = ["app"]
 app = typer.Typer(no_args_is_help=True, help="Queues: list, create, configure, drop.")
 
 Queue = Annotated[str, typer.Argument(metavar="QUEUE", show_default=False)]
+Role = Annotated[str, typer.Argument(metavar="ROLE", show_default=False)]
+Retention = Annotated[
+    str | None, typer.Option(metavar="INTERVAL", help="Keep finished events that long, as in '7 days'.")
+]
+RotationPeriod = Annotated[
+    str | None, typer.Option(metavar="INTERVAL", help="Switch slots at that age, as in '2 hours'; null: never.")
+]
+Produce = Annotated[bool, typer.Option("--produce", help="To send to the queue.")]
+Consume = Annotated[str | None, typer.Option("--consume", metavar="CONSUMER", help="To act as this consumer.")]
 
 _COLUMNS = (
     Column[QueueInfo]("queue", lambda q: q.queue_name),
@@ -39,28 +50,120 @@ def ls(dsn: Dsn = None, json: Json = False) -> None:
 
 
 @app.command()
-def create(queue: Queue, dsn: Dsn = None, json: Json = False) -> None:
-    """Create a queue; one that exists stays as it is."""
+def show(queue: Queue, dsn: Dsn = None, json: Json = False) -> None:
+    """Show all about one queue: settings, consumers, what waits, retry policies, rights, evictions."""
     with client(dsn) as pgq:
-        created = pgq.create_queue(queue)
+        details = queue_details(pgq, queue)
+    show_queue(_COLUMNS, details, as_json=json)
+
+
+@app.command()
+def create(  # noqa: PLR0917 - typer calls it by name
+    queue: Queue,
+    slots: Annotated[int, typer.Option(min=3, max=64, help="Tables that are filled in turn, for ever.")] = 3,
+    retention: Retention = None,
+    rotation_period: RotationPeriod = None,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Create a queue; one that exists stays as it is, settings included."""
+    chosen = _given(retention=retention, rotation_period=rotation_period)
+    with client(dsn) as pgq, pgq.transaction() as conn:
+        created = pgq.create_queue(queue, slots, conn=conn)
+        if created:
+            for parameter, value in chosen.items():
+                pgq.set_queue_config(queue, parameter, value, conn=conn)
     message = f"created queue {queue}" if created else f"queue {queue} exists already"
     show_object({"queue": queue, "created": created}, message, as_json=json)
 
 
 @app.command("set")
-def configure(
+def configure(  # noqa: PLR0917
     queue: Queue,
-    parameter: Annotated[str, typer.Argument(metavar="PARAMETER", show_default=False)],
-    value: Annotated[str, typer.Argument(metavar="VALUE", show_default=False, help="`null` takes a setting back.")],
+    parameter: Annotated[str | None, typer.Argument(metavar="[PARAMETER]", show_default=False)] = None,
+    value: Annotated[
+        str | None, typer.Argument(metavar="[VALUE]", show_default=False, help="`null` takes a setting back.")
+    ] = None,
+    max_retries: Annotated[
+        str | None, typer.Option(metavar="N", help="After so many an event is a dead letter, 0: at once.")
+    ] = None,
+    retention: Retention = None,
+    rotation_period: RotationPeriod = None,
+    max_consumer_lag: Annotated[
+        str | None, typer.Option(metavar="INTERVAL", help="Evict consumers that are further behind; null: never.")
+    ] = None,
+    disable_insert: Annotated[str | None, typer.Option(metavar="true|false", help="Refuse events.")] = None,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Change a setting of a queue: rotation_period, retention, disable_insert, ticker_max_lag and so on."""
-    chosen = None if value.lower() == "null" else value
-    with client(dsn) as pgq:
-        pgq.set_queue_config(queue, parameter, chosen)
-    facts = {"queue": queue, "parameter": parameter, "value": chosen}
-    show_object(facts, f"queue {queue}: {parameter} is {chosen or 'taken back'}", as_json=json)
+    """Change settings of a queue: one by its name (rotation_period, ticker_max_lag and so on), or several as options.
+
+    All of them are changed, or none. `pgq queue show` shows them.
+    """
+    chosen = _given(
+        max_retries=max_retries,
+        retention=retention,
+        rotation_period=rotation_period,
+        max_consumer_lag=max_consumer_lag,
+        disable_insert=disable_insert,
+    )
+    if parameter is not None and value is not None:
+        chosen[parameter] = None if value.lower() == "null" else value
+    if not chosen or (parameter is None) is not (value is None):
+        raise typer.BadParameter("name a setting and its value, or give options", param_hint="'PARAMETER VALUE'")
+    with client(dsn) as pgq, pgq.transaction() as conn:
+        for name, text in chosen.items():
+            pgq.set_queue_config(queue, name, text, conn=conn)
+    changes = ", ".join(f"{name} is {'taken back' if text is None else text}" for name, text in chosen.items())
+    show_object({"queue": queue, "settings": chosen}, f"queue {queue}: {changes}", as_json=json)
+
+
+def _given(**settings: str | None) -> dict[str, str | None]:
+    """Those that were given; `null` becomes None, which takes a setting back."""
+    return {name: None if value.lower() == "null" else value for name, value in settings.items() if value is not None}
+
+
+@app.command()
+def grant(  # noqa: PLR0917
+    queue: Queue, role: Role, produce: Produce = False, consume: Consume = None, dsn: Dsn = None, json: Json = False
+) -> None:
+    """Give a role a right for this queue alone: to produce, or to act as one consumer, or both."""
+    _check_rights(produce=produce, consume=consume)
+    with client(dsn) as pgq, pgq.transaction() as conn:
+        if produce:
+            pgq.grant_produce(queue, role, conn=conn)
+        if consume is not None:
+            pgq.grant_consume(queue, consume, role, conn=conn)
+    _report_rights(queue, role, _rights(produce=produce, consume=consume), granted=True, as_json=json)
+
+
+@app.command()
+def revoke(  # noqa: PLR0917
+    queue: Queue, role: Role, produce: Produce = False, consume: Consume = None, dsn: Dsn = None, json: Json = False
+) -> None:
+    """Take such a right back. Members of pgq_reader, pgq_writer and pgq_admin keep theirs."""
+    _check_rights(produce=produce, consume=consume)
+    with client(dsn) as pgq, pgq.transaction() as conn:
+        if produce:
+            pgq.revoke_produce(queue, role, conn=conn)
+        if consume is not None:
+            pgq.revoke_consume(queue, consume, role, conn=conn)
+    _report_rights(queue, role, _rights(produce=produce, consume=consume), granted=False, as_json=json)
+
+
+def _check_rights(*, produce: bool, consume: str | None) -> None:
+    if not produce and consume is None:
+        raise typer.BadParameter("say which right", param_hint="'--produce' / '--consume'")
+
+
+def _rights(*, produce: bool, consume: str | None) -> list[str]:
+    return [*(["produce"] if produce else []), *([f"consume as {consume}"] if consume is not None else [])]
+
+
+def _report_rights(queue: str, role: str, rights: list[str], *, granted: bool, as_json: bool) -> None:
+    facts = {"queue": queue, "role": role, "rights": rights, "granted": granted}
+    verb = "may" if granted else "may no longer"
+    show_object(facts, f"{role} {verb} {' and '.join(rights)} on queue {queue}", as_json=as_json)
 
 
 @app.command()

@@ -12,15 +12,16 @@ from typing import Annotated, Any
 import typer
 
 from pgq_py.app import AsyncPgQ, PgQ
-from pgq_py.cli._logs import Verbose, start_logging
+from pgq_py.cli._logs import Format, LogFormat, Verbose, start_logging
 from pgq_py.cli._options import Dsn
 from pgq_py.errors import PgqError
 
-__all__ = ["run"]
+__all__ = ["check_target", "load_app", "run", "run_app"]
 
 
 def run(
     target: Annotated[str, typer.Argument(metavar="MODULE:OBJ", show_default=False, help="As in `shop.events:pgq`.")],
+    log_format: LogFormat = Format.TEXT,
     verbose: Verbose = False,
     dsn: Dsn = None,
 ) -> None:
@@ -29,21 +30,31 @@ def run(
     MODULE is imported as Python finds it, from the current directory first. Current calls of handlers are finished; a
     second signal does not wait for them.
     """
-    module, _, name = target.partition(":")
-    if not module or not name:
-        raise typer.BadParameter(f"{target!r} is not MODULE:OBJ", param_hint="'MODULE:OBJ'")
+    check_target(target)
     if dsn is not None:
         os.environ["PGQ_DSN"] = dsn  # where the application's own PgQ() looks
-    start_logging(verbose=verbose)
-    app = _load(module, name)
+    start_logging(verbose=verbose, log_format=log_format)
+    run_app(load_app(target))
+
+
+def run_app(app: PgQ | AsyncPgQ) -> None:
+    """Until it is stopped."""
     if isinstance(app, AsyncPgQ):
         asyncio.run(app.run())
     else:
         app.run()
 
 
-def _load(module: str, name: str) -> PgQ | AsyncPgQ:
+def check_target(target: str) -> None:
+    """Wrong usage unless it is MODULE:OBJ."""
+    module, _, name = target.partition(":")
+    if not module or not name:
+        raise typer.BadParameter(f"{target!r} is not MODULE:OBJ", param_hint="'MODULE:OBJ'")
+
+
+def load_app(target: str) -> PgQ | AsyncPgQ:
     """The object. Raises PgqError, naming the line that went wrong when it is the application's."""
+    module, _, name = target.partition(":")
     sys.path.insert(0, os.getcwd())  # noqa: PTH109 - sys.path holds str
     try:
         found: Any = importlib.import_module(module)

@@ -3,60 +3,32 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any
+import time
+from datetime import datetime
+from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.text import Text
 
 from pgq_py.cli._options import Dsn, Json, client
-from pgq_py.cli._output import Column, duration, ident, objects, seconds, size, table, tsv, write_json
-from pgq_py.health import Health, Limits, Problem, examine
-from pgq_py.types import ConsumerInfo, QueueInfo, RingBlocker, RingInfo
+from pgq_py.cli._output import objects, table, tsv, write_json
+from pgq_py.cli._sections import sections_of
+from pgq_py.client import Client
+from pgq_py.health import Health, Limits, examine
 
 __all__ = ["status"]
 
-_CONSUMERS = (
-    Column[ConsumerInfo]("queue", lambda c: c.queue_name),
-    Column[ConsumerInfo]("consumer", lambda c: c.consumer_name),
-    Column[ConsumerInfo]("pending_events", lambda c: c.pending_events),
-    Column[ConsumerInfo]("position_age_seconds", lambda c: seconds(c.lag), duration),
-    Column[ConsumerInfo]("last_seen_seconds", lambda c: seconds(c.last_seen), duration),
-    Column[ConsumerInfo]("last_tick", lambda c: ident(c.last_tick)),
-    Column[ConsumerInfo]("open_batch", lambda c: ident(c.current_batch)),
-)
-_RINGS = (
-    Column[RingInfo]("ring", lambda r: r.ring),
-    Column[RingInfo]("queue", lambda r: r.queue_name),
-    Column[RingInfo]("generation", lambda r: r.generation),
-    Column[RingInfo]("closed", lambda r: r.closed),
-    Column[RingInfo]("slots", lambda r: r.slots),
-    Column[RingInfo]("bytes", lambda r: r.bytes, size),
-    Column[RingInfo]("switched_at", lambda r: r.switched_at),
-    Column[RingInfo]("skipped", lambda r: r.skipped),
-    Column[RingInfo]("last_skip", lambda r: r.last_skip),
-)
-_BLOCKERS = (
-    Column[RingBlocker]("slot", lambda b: b.slot),
-    Column[RingBlocker]("pid", lambda b: b.pid),
-    Column[RingBlocker]("prepared", lambda b: b.gid),
-    Column[RingBlocker]("user", lambda b: b.usename),
-    Column[RingBlocker]("database", lambda b: b.datname),
-    Column[RingBlocker]("application", lambda b: b.application_name),
-    Column[RingBlocker]("mode", lambda b: b.mode),
-    Column[RingBlocker]("age_seconds", lambda b: seconds(b.age), duration),
-)
-_PROBLEMS = (
-    Column[Problem]("kind", lambda p: p.kind),
-    Column[Problem]("problem", lambda p: p.message),
-    Column[Problem]("advice", lambda p: p.advice),
-)
-
-Section = tuple[str, Sequence[Column[Any]], Sequence[Any]]
+WATCH_INTERVAL = 2.0
 
 
-def status(
+def status(  # noqa: PLR0917 - typer calls it by name
+    every: Annotated[
+        float | None,
+        typer.Argument(metavar="[SECONDS]", min=0.1, show_default=False, help="With --watch: how often; 2."),
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")] = False,
     ticker_lag: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.05, help="How long events may wait for a tick.")
     ] = Limits.ticker,
@@ -72,58 +44,51 @@ def status(
     """Show queues, consumers and rotation. The exit status is 1 when something is wrong: nobody ticks, a consumer does
     not keep up, a transaction holds up rotation.
     """
+    if every is not None and not watch:
+        raise typer.BadParameter("say --watch for it to be shown every so many seconds", param_hint="'SECONDS'")
+    limits = Limits(ticker_lag, consumer_lag, rotation_blocked)
     with client(dsn) as pgq:
-        health = examine(pgq, Limits(ticker_lag, consumer_lag, rotation_blocked))
+        if watch:
+            _watch(pgq, limits, every or WATCH_INTERVAL, as_json=json)
+        health = examine(pgq, limits)
     _show(health, as_json=json)
     raise typer.Exit(0 if health.healthy else 1)
 
 
-def _show(health: Health, *, as_json: bool) -> None:
-    sections = _sections(health)
+def _watch(pgq: Client, limits: Limits, every: float, *, as_json: bool) -> None:
+    """Until Ctrl-C: in place on a terminal, else block after block, each behind its time."""
+    if as_json or not sys.stdout.isatty():
+        while True:
+            _show(examine(pgq, limits), as_json=as_json, heading=f"# {datetime.now().astimezone().isoformat()}")
+            sys.stdout.flush()
+            time.sleep(every)
+    with Live(console=Console(), auto_refresh=False, screen=True) as live:
+        while True:
+            live.update(_screen(examine(pgq, limits), f"{datetime.now():%H:%M:%S}"), refresh=True)  # noqa: DTZ005
+            time.sleep(every)
+
+
+def _show(health: Health, *, as_json: bool, heading: str = "") -> None:
+    sections = sections_of(health)
     if as_json:
         write_json(
             {"healthy": health.healthy, "version": health.version}
             | {name: objects(columns, rows) for name, columns, rows in sections}
         )
     elif sys.stdout.isatty():
-        _print_tables(health, sections)
+        Console().print(_screen(health, ""), soft_wrap=True)
     else:
-        typer.echo("\n".join(f"# {name}\n{tsv(columns, rows)}" for name, columns, rows in sections), nl=False)
+        blocks = "\n".join(f"# {name}\n{tsv(columns, rows)}" for name, columns, rows in sections)
+        typer.echo(f"{heading}\n\n{blocks}\n" if heading else blocks, nl=False)
 
 
-def _sections(health: Health) -> list[Section]:
-    return [
-        ("queues", _queue_columns(health), health.queues),
-        ("consumers", _CONSUMERS, health.consumers),
-        ("rings", _RINGS, health.rings),
-        ("blockers", _BLOCKERS, health.blockers),
-        ("problems", _PROBLEMS, health.problems),
-    ]
-
-
-def _queue_columns(health: Health) -> tuple[Column[QueueInfo], ...]:
-    return (
-        Column("queue", lambda q: q.queue_name),
-        Column("events_waiting", health.waiting),
-        Column("tick_due", lambda q: q.queue_name in health.due),
-        Column("last_tick", lambda q: ident(q.last_tick_id)),
-        Column("tick_age_seconds", lambda q: seconds(q.ticker_lag), duration),
-        Column("events_per_second", lambda q: None if q.ev_per_sec is None else round(q.ev_per_sec, 1)),
-        Column("paused", lambda q: q.queue_ticker_paused),
-        Column("external_ticker", lambda q: q.queue_external_ticker),
-        Column("rotation_period_seconds", lambda q: seconds(q.queue_rotation_period), duration),
-    )
-
-
-def _print_tables(health: Health, sections: Sequence[Section]) -> None:
-    console = Console()
-    verdict = "[green]healthy[/]" if health.healthy else "[red]unhealthy[/]"
-    console.print(f"schema pgq {health.version}: {verdict}")
-    for name, columns, rows in sections:
+def _screen(health: Health, at: str) -> RenderableType:
+    """Tables of what there is, and a paragraph for each problem."""
+    verdict = Text("healthy", "green") if health.healthy else Text("unhealthy", "red")
+    parts: list[RenderableType] = [Text.assemble(f"schema pgq {health.version}: ", verdict, f"  {at}" if at else "")]
+    for name, columns, rows in sections_of(health):
         if rows and name != "problems":
-            console.print()
-            console.print(table(columns, rows, title=name))
+            parts += ["", table(columns, rows, title=name)]
     for problem in health.problems:
-        console.print()
-        console.print(Text(problem.message, "red"), soft_wrap=True)
-        console.print(Text(problem.advice), soft_wrap=True)
+        parts += ["", Text(problem.message, "red"), Text(problem.advice)]
+    return Group(*parts)

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import math
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pgq_py.client.encoding import plain_text
 from pgq_py.errors import InvalidArgument
 
-__all__ = ["check_items", "check_name", "check_positive", "check_seconds", "check_target"]
+__all__ = [
+    "check_delay",
+    "check_due",
+    "check_items",
+    "check_name",
+    "check_positive",
+    "check_seconds",
+    "check_target",
+    "check_target_text",
+]
+
+_LONGEST_DELAY = timedelta(days=3650)
 
 
 def check_name(name: Any, what: str) -> str:
@@ -45,6 +56,29 @@ def check_target(target: Any) -> int | str | datetime:
     raise InvalidArgument(
         f"a position is a tick id, 'earliest', 'latest' or a datetime with a time zone, not {target!r}"
     )
+
+
+def check_target_text(target: Any) -> int | str | datetime:
+    """The same where the database reads texts: a tick or a time as text will do as well."""
+    return plain_text(target, "target") or "" if isinstance(target, str) else check_target(target)
+
+
+def check_delay(delay: Any, what: str) -> timedelta:
+    """A span of time from 0 to ten years."""
+    if not isinstance(delay, timedelta) or not timedelta(0) <= delay <= _LONGEST_DELAY:
+        raise InvalidArgument(f"{what} must be a timedelta from 0 to ten years, not {delay!r}")
+    return delay
+
+
+def check_due(at: Any, after: Any) -> tuple[datetime | None, timedelta | None] | None:
+    """When to deliver: an aware time, or a delay; None for at once. The database knows the latest possible time."""
+    if at is None:
+        return None if after is None else (None, check_delay(after, "deliver_in"))
+    if after is not None:
+        raise InvalidArgument("give either deliver_at or deliver_in, not both")
+    if not isinstance(at, datetime) or at.utcoffset() is None:
+        raise InvalidArgument(f"deliver_at must be a datetime with a time zone, not {at!r}")
+    return at, None
 
 
 def check_items(events: Any) -> None:

@@ -1,8 +1,9 @@
 """How this package's own connections are made: pooled ones for calls, direct ones for whoever holds session state.
 
 A connection is in autocommit mode, so that one call is one transaction and one round trip; a longer transaction is
-opened where one is meant. A dead server is noticed within about fifteen seconds even when it says nothing (keepalives):
-a worker on a half-open connection would otherwise own a subscription that nobody serves.
+opened where one is meant. A dead server is noticed within about fifteen seconds even when it says nothing: by
+keepalives while nothing is under way, by a time-out for what was sent. A worker on a half-open connection would
+otherwise wait for a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from pgq_py.settings import Settings
 
 __all__ = ["check_alive", "check_alive_async", "connect_kwargs", "is_pooled", "note_backend"]
 
-_KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 5, "keepalives_count": 2}
+_KEEPALIVES = {"keepalives_idle": 5, "keepalives_interval": 5, "keepalives_count": 2, "tcp_user_timeout": 15_000}
+"""libpq ignores them on a Unix socket, and the last one where the system does not know it."""
 
 
 def connect_kwargs(settings: Settings, purpose: str = "") -> dict[str, Any]:

@@ -30,6 +30,29 @@ COPY_EVENTS_WITH_EXTRAS: Final = SQL(
 )
 """The same where some of them have extras: empty columns would cost the others a tenth of the rate."""
 
+INSERT_EVENT_AT: Final = (
+    "select pgq.insert_event_at(%s, coalesce(%s::timestamptz, clock_timestamp() + %s::interval), "
+    "%s, %s, %s, %s, %s, %s)"
+)
+"""One event for later: queue, time or (when that is null) interval, type, data, four extras; returns its id."""
+
+INSERT_EVENTS_AT: Final = (
+    "select count(pgq.insert_event_at(%s, due, t, d, x1, x2, x3, x4)) from (select *, "
+    "coalesce(%s::timestamptz, statement_timestamp() + %s::interval) as due from "
+    "unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[]) "
+    "with ordinality u(t, d, x1, x2, x3, x4, nth) order by nth) events"
+)
+"""Many events for one time later, each with its own type and extras (arrays); returns how many."""
+
+SEND_BATCH_AT: Final = (
+    "select cardinality(pgq.send_batch_at(%s, array[coalesce(%s::timestamptz, statement_timestamp() + %s::interval)], "
+    "%s, %s::text[]))"
+)
+"""The same where all are of one type and have no extras, in a single insert; returns how many."""
+
+CANCEL_EVENT: Final = "select pgq.cancel_event(%s, %s)"
+"""Take back a delayed event: 1, or 0 when it does not wait (any more)."""
+
 # -- consuming ---------------------------------------------------------------------------------------------------------
 
 REGISTER_CONSUMER: Final = "select pgq.register_consumer(%s, %s)"
@@ -76,6 +99,12 @@ RECEIVE: Final = "select * from pgq.receive(%s, %s, %s)"
 ACK: Final = "select pgq.ack(%s, %s, %s, %s)"
 """Queue, consumer, batch, event id or null for all: 1 when the batch is finished, 0 when a part remains."""
 
+NACK: Final = "select retried, dead from pgq.nack(%s, %s, %s, %s::bigint[], %s, %s, %s)"
+"""Queue, consumer, batch, events, reason, interval or null for the policy's, give up at once: what became of them."""
+
+SEEK_TARGET: Final = "select pgq.seek_target(%s, %s, %s)"
+"""The tick that seek would go to for a tick, a time or a word, as text; moves nothing."""
+
 SEEK_TICK: Final = "select pgq.seek(%s, %s, %s::bigint)"
 """Move a consumer to a tick."""
 
@@ -88,11 +117,20 @@ SEEK_TIME: Final = "select pgq.seek(%s, %s, %s::timestamptz)"
 OWN_SUBSCRIPTION: Final = "select pg_try_advisory_lock(hashtextextended(%s, 0))"
 """Session-level ownership of 'pgq:queue/consumer', so that one of several workers reads and the others stand by."""
 
+DISOWN_SUBSCRIPTION: Final = "select pg_advisory_unlock(hashtextextended(%s, 0))"
+"""Give it up before the session ends: the end of a session reaches the server later than its last statement does."""
+
 BACKEND_PID: Final = "select pg_backend_pid()"
 """The process that serves this statement: behind a pooler, not the one that the connection was told of."""
 
-REQUIRE_READ_COMMITTED: Final = "set default_transaction_isolation = 'read committed'"
-"""For sessions of our own: the calls that move a cursor refuse every other level, whatever the database's default."""
+OWN_SESSION: Final = (
+    "select set_config('default_transaction_isolation', 'read committed', false), "
+    "set_config('tcp_keepalives_idle', '5', false), set_config('tcp_keepalives_interval', '5', false), "
+    "set_config('tcp_keepalives_count', '2', false), set_config('tcp_user_timeout', '15000', false)"
+)
+"""For sessions of our own. The calls that move a cursor refuse every other level, whatever the database's default. And
+the server is to notice a client that went away without a word (by default after two hours): what the session owns is
+owned until then. On a Unix socket it ignores that."""
 
 # -- ticking and maintenance -------------------------------------------------------------------------------------------
 
@@ -165,8 +203,8 @@ ROTATE_QUEUE: Final = "select pgq.rotate_queue(%s)"
 
 # -- administration ----------------------------------------------------------------------------------------------------
 
-CREATE_QUEUE: Final = "select pgq.create_queue(%s)"
-"""1 when new, 0 when it was there."""
+CREATE_QUEUE: Final = "select pgq.create_queue(%s, %s)"
+"""Name, number of slots: 1 when new, 0 when it was there."""
 
 DROP_QUEUE: Final = "select pgq.drop_queue(%s, %s)"
 """The queue and its events; consumers are dropped along only when forced."""
@@ -179,6 +217,41 @@ PAUSE_QUEUE: Final = "select pgq.pause_queue(%s)"
 
 RESUME_QUEUE: Final = "select pgq.resume_queue(%s)"
 """Deliver again; 0 when it was not paused."""
+
+SET_RETRY_POLICY: Final = "select pgq.set_retry_policy(%s, %s, %s, %s, %s, %s, %s, %s::interval[])"
+"""Queue, consumer or null for the queue's own, maximum of retries, kind, base, cap, jitter, delays."""
+
+GRANT_PRODUCE: Final = "select pgq.grant_produce(%s, %s)"
+"""Queue, role: it may send there."""
+
+REVOKE_PRODUCE: Final = "select pgq.revoke_produce(%s, %s)"
+"""Undo that."""
+
+GRANT_CONSUME: Final = "select pgq.grant_consume(%s, %s, %s)"
+"""Queue, consumer, role: it may act as that consumer; 0 when it was granted already."""
+
+REVOKE_CONSUME: Final = "select pgq.revoke_consume(%s, %s, %s)"
+"""Undo that; 0 when it was not granted."""
+
+# -- dead letters ------------------------------------------------------------------------------------------------------
+
+DEAD_LETTERS: Final = (
+    "select * from pgq.dead_letter where (%s::text is null or queue_name = %s) and (%s::text is null or "
+    "consumer_name = %s) and (%s::text is null or ev_type = %s) and dl_id > %s order by dl_id limit %s"
+)
+"""By queue, consumer and type (each twice; null: any), numbered above the given one, at most so many."""
+
+DEAD_LETTER: Final = "select * from pgq.dead_letter where dl_id = %s"
+"""One of them."""
+
+REPLAY: Final = "select pgq.dlq_replay(%s)"
+"""Deliver one again to the consumer that gave it up; the event's id."""
+
+REPLAY_ALL: Final = "select pgq.dlq_replay_all(%s, %s, %s)"
+"""The same for a queue, consumer and type (null: any); how many."""
+
+PURGE: Final = "select pgq.dlq_purge(%s, %s, %s, %s, %s::bigint[])"
+"""Drop those of a queue, consumer and type, older than an interval, with these numbers (null: any); how many."""
 
 # -- information -------------------------------------------------------------------------------------------------------
 
@@ -202,6 +275,9 @@ CONSUMER_INFO: Final = "select * from pgq.get_consumer_info(%s, %s)"
 
 BATCH_INFO: Final = "select * from pgq.get_batch_info(%s)"
 """One open batch."""
+
+DELAY_INFO: Final = "select * from pgq.delay_info()"
+"""What waits for its time, and dead letters, of every queue."""
 
 RING_INFO: Final = "select * from pgq.ring_info()"
 """All rings."""

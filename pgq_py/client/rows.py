@@ -1,4 +1,4 @@
-"""Row factories that make events without running Python code per row."""
+"""Values to and from rows: events are made without running Python code per row."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from pgq_py.types import BatchId, Event
+from pgq_py.types import BatchId, Event, RetryPolicy
 
-__all__ = ["Received", "event_rows", "received"]
+__all__ = ["Received", "event_rows", "received", "retry_policy_parameters"]
 
 _make_event = partial(tuple.__new__, Event)
 """`Event._make` without its Python frame: the row is a sequence of the right length already."""
@@ -31,3 +31,9 @@ def received(rows: Sequence[tuple[Any, ...]]) -> Received:
     if rows:
         events.batch_id = rows[0][0]
     return events
+
+
+def retry_policy_parameters(policy: RetryPolicy) -> list[Any]:
+    """The columns of a policy, as set_retry_policy takes them."""
+    delays = list(policy.delays) or None
+    return [policy.max_retries, policy.kind, policy.base, policy.cap, policy.jitter, delays]

@@ -5,37 +5,45 @@ gets an async transaction, any other function runs in a thread of its own and ge
 both.
 
 What is wrong from the start (no server, no schema, no such queue) is raised to the caller; after that, workers try on
-whatever happens.
+whatever happens. One alone ends by itself: that of a consumer that was evicted. The others go on; the error is logged
+at once, and raised when all have ended.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from typing import Self
 
 from pgq_py.client.acompat import AsyncStop, Stop
-from pgq_py.consumers._async.worker import AsyncWorker, register_async
-from pgq_py.consumers._sync.worker import Worker, register
+from pgq_py.consumers._async.registering import register_async
+from pgq_py.consumers._async.worker import AsyncWorker
+from pgq_py.consumers._sync.registering import register
+from pgq_py.consumers._sync.worker import Worker
 from pgq_py.consumers.spec import ConsumerSpec
-from pgq_py.errors import InvalidArgument
+from pgq_py.errors import InvalidArgument, PgqError
 from pgq_py.settings import Settings
 from pgq_py.signals import stop_on_signals
 
 __all__ = ["AsyncRunner", "Runner"]
+
+logger = logging.getLogger("pgq_py.consumers")
 
 
 class Runner:
     """Runs consumers in threads of this process. Also a context manager: started inside the block, stopped at its end.
 
     The threads are daemons: a process that ends without `stop` leaves handlers in the middle of their work, which is
-    then repeated.
+    then repeated. `failures` has the errors of workers that have ended by themselves.
     """
 
     def __init__(self, settings: Settings, specs: Sequence[ConsumerSpec]) -> None:
         self._settings, self._specs = settings, _checked(specs)
+        self.failures: list[PgqError] = []
         self._stop = Stop()
         self._threads: list[threading.Thread] = []
 
@@ -51,10 +59,8 @@ class Runner:
         """Register the consumers, start working and return."""
         register(self._settings, self._specs)
         for spec in self._specs:
-            target = self._run_async if spec.is_async else Worker(self._settings, spec, self._stop).run
             name = f"pgq-{spec.queue}-{spec.name}"
-            arguments = (spec,) if spec.is_async else ()
-            self._threads.append(threading.Thread(target=target, args=arguments, name=name, daemon=True))
+            self._threads.append(threading.Thread(target=self._work, args=(spec,), name=name, daemon=True))
         for thread in self._threads:
             thread.start()
 
@@ -69,12 +75,28 @@ class Runner:
         return not any(thread.is_alive() for thread in self._threads)
 
     def run(self) -> None:
-        """Run until SIGTERM, SIGINT or `stop`; then let the current handlers finish."""
+        """Run until SIGTERM, SIGINT or `stop`; then let the current handlers finish.
+
+        Also returns when all consumers have ended by themselves. Raises the error of the first that did.
+        """
         with stop_on_signals(self.stop), self:
             self._stop.wait()
+        if self.failures:
+            raise self.failures[0]
 
-    def _run_async(self, spec: ConsumerSpec) -> None:
-        asyncio.run(_until_stopped(AsyncRunner(self._settings, [spec]), self._stop))
+    def _work(self, spec: ConsumerSpec) -> None:
+        """The life of one thread."""
+        try:
+            if spec.is_async:
+                asyncio.run(_until_stopped(AsyncRunner(self._settings, [spec]), self._stop))
+            else:
+                Worker(self._settings, spec, self._stop).run()
+        except PgqError as exc:
+            if not spec.is_async:
+                _log_end(spec, exc)
+            self.failures.append(exc)
+            if len(self.failures) == len(self._specs):
+                self.stop()
 
 
 class AsyncRunner:
@@ -98,24 +120,33 @@ class AsyncRunner:
             await self.work()
 
     async def work(self) -> None:
-        """The same without registering first and without minding signals."""
-        tasks = [spec for spec in self._specs if spec.is_async]
-        threads = [spec for spec in self._specs if not spec.is_async]
+        """The same without registering first and without minding signals. Raises when a worker ended by itself."""
+        failures: list[PgqError] = []
         # The loop's own executor has too few threads, and others use them too.
-        with ThreadPoolExecutor(max(1, len(threads)), "pgq-consumer") as executor:
+        with ThreadPoolExecutor(len(self._specs), "pgq-consumer") as executor:
             try:
                 async with asyncio.TaskGroup() as group:
-                    for spec in tasks:
-                        group.create_task(AsyncWorker(self._settings, spec, self._stop).run())
-                    for spec in threads:
-                        run = Worker(self._settings, spec, self._thread_stop).run
-                        group.create_task(_in_thread(executor, run))
+                    for spec in self._specs:
+                        group.create_task(self._work(spec, executor, failures))
             finally:
                 self._thread_stop.set()
+        if failures:
+            raise failures[0]
+
+    async def _work(self, spec: ConsumerSpec, executor: Executor, failures: list[PgqError]) -> None:
+        try:
+            if spec.is_async:
+                await AsyncWorker(self._settings, spec, self._stop).run()
+            else:
+                run = Worker(self._settings, spec, self._thread_stop).run
+                await asyncio.get_running_loop().run_in_executor(executor, run)
+        except PgqError as exc:
+            _log_end(spec, exc)
+            failures.append(exc)
 
 
-async def _in_thread(executor: Executor, run: Callable[[], None]) -> None:
-    await asyncio.get_running_loop().run_in_executor(executor, run)
+def _log_end(spec: ConsumerSpec, exc: PgqError) -> None:
+    logger.critical("%s/%s: this consumer has ended: %s", spec.queue, spec.name, exc)
 
 
 async def _until_stopped(runner: AsyncRunner, stop: Stop) -> None:
@@ -124,7 +155,8 @@ async def _until_stopped(runner: AsyncRunner, stop: Stop) -> None:
 
     def forward() -> None:
         stop.wait()
-        loop.call_soon_threadsafe(runner.stop)
+        with suppress(RuntimeError):  # it has ended by itself
+            loop.call_soon_threadsafe(runner.stop)
 
     threading.Thread(target=forward, name="pgq-stop", daemon=True).start()
     await runner.work()

@@ -28,8 +28,9 @@ class Subscribers:
     def __init__(self, pgq: PgQ, latency: Latency) -> None:
         self.seen = {MIRROR: 0, COUNTER: 0}
         self._latency = latency
-        for name, handler in ((MIRROR, self._mirror), (COUNTER, self._count)):
-            pgq.consumer(statements.QUEUE, name=name, exactly_once=True, batch=True)(handler)
+        # A mirror is of no use without the transfer on which it failed, so it does not go on without it.
+        pgq.consumer(statements.QUEUE, name=MIRROR, exactly_once=True, batch=True, on_error="block")(self._mirror)
+        pgq.consumer(statements.QUEUE, name=COUNTER, exactly_once=True, batch=True)(self._count)
 
     def _mirror(self, events: list[Event], tx: psycopg.Connection[Any]) -> None:
         transfers = [json.loads(event.data or "{}") for event in events]

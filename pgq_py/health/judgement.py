@@ -186,7 +186,8 @@ def _blocking(blocker: RingBlocker) -> Problem:
     who = f"prepared transaction {blocker.gid}" if prepared else f"process {blocker.pid}"
     where = ", ".join(text for text in (blocker.application_name, blocker.usename, blocker.datname) if text)
     age = "" if blocker.age is None else f" for {_seconds(blocker.age):.0f} s"
-    mend = f"rollback prepared '{blocker.gid}'" if prepared else f"select pg_terminate_backend({blocker.pid})"
+    gid = (blocker.gid or "").replace("'", "''")
+    mend = f"rollback prepared '{gid}'" if prepared else f"select pg_terminate_backend({blocker.pid})"
     return Problem(
         "rotation",
         None,

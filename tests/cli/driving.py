@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import atexit
+import fcntl
 import json
 import os
 import pty
+import re
+import signal
+import struct
 import subprocess
 import sys
+import tempfile
+import termios
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-__all__ = ["ROOT", "Answer", "Run", "command", "environment", "run", "run_on_terminal"]
+from tests.cli.shapes import check_shape
+from tests.cli.zygote import Zygote
+
+__all__ = ["ROOT", "Answer", "Run", "background", "command", "environment", "run", "run_on_terminal"]
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -32,20 +43,17 @@ class Answer:
         return json.loads(self.out)
 
     @property
+    def plain(self) -> str:
+        """What it wrote, without colours and the like."""
+        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b\]8;[^\x1b]*\x1b\\|\r", "", self.out)
+
+    @property
     def tsv(self) -> list[dict[str, str]]:
         names, *lines = [line.split("\t") for line in self.out.splitlines()]
         return [dict(zip(names, line, strict=True)) for line in lines]
 
 
 Run = Callable[..., Answer]
-
-# Makes standard input the controlling terminal, so that a typed Ctrl-C is one.
-_ON_TERMINAL = """
-import fcntl, os, sys, termios
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-os.execv(sys.argv[1], sys.argv[1:])
-"""
-
 
 def environment(dsn: str | None, **more: str) -> dict[str, str]:
     """Ours, with the database where it is looked for, and the package wherever the command runs."""
@@ -57,20 +65,59 @@ def command(*args: str) -> list[str]:
     return [sys.executable, "-m", "pgq_py", *args]
 
 
-def run(*args: str, dsn: str | None = None, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> Answer:
-    """Run `pgq` in a pipe."""
-    done = subprocess.run(
+@contextmanager
+def background(*args: str, dsn: str | None, cwd: Path | None = None, **env: str) -> Iterator[subprocess.Popen[str]]:
+    """`python -m pgq_py` as a process beside the test, killed at the end of the block at the latest."""
+    with subprocess.Popen(
         command(*args),
-        env={**environment(dsn), **(env or {})},
+        env=environment(dsn, **env),
         cwd=cwd,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=120,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return Answer(done.returncode, done.stdout, done.stderr)
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.communicate()
+
+
+def run(
+    *args: str,
+    dsn: str | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes = b"",
+) -> Answer:
+    """Run `pgq` in a pipe. Whatever it answers to --json has the documented shape."""
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write(stdin)
+        given.seek(0)
+        fds = given.fileno(), out.fileno(), err.fileno()
+        pid = zygote().start(args, {**environment(dsn), **(env or {})}, str(cwd or Path.cwd()), fds, terminal=False)
+        guard = threading.Timer(120, os.kill, (pid, signal.SIGKILL))
+        guard.start()
+        status = zygote().wait()
+        guard.cancel()
+        answer = Answer(status, *(_read(stream) for stream in (out, err)))
+    assert "Traceback" not in answer.err, answer.err
+    check_shape(args, answer.out)
+    return answer
+
+
+def _read(stream: IO[bytes]) -> str:
+    stream.seek(0)
+    return stream.read().decode()
+
+
+@cache
+def zygote() -> Zygote:
+    """This process's."""
+    found = Zygote()
+    atexit.register(found.close)
+    return found
 
 
 def run_on_terminal(
@@ -78,21 +125,15 @@ def run_on_terminal(
 ) -> Answer:
     """Run `pgq` on a terminal of its own, where stdout and stderr are one; type something at the prompt."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-c", _ON_TERMINAL, *command(*args)],
-        env={**environment(dsn, TERM="xterm-256color"), **(env or {})},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
-    )
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
+    surroundings = {**environment(dsn, TERM="xterm-256color"), **(env or {})}
+    pid = zygote().start(args, surroundings, str(Path.cwd()), (theirs, theirs, theirs), terminal=True)
     os.close(theirs)
-    with process:
-        guard = threading.Timer(60, process.kill)
-        guard.start()
-        written = _converse(ours, prompt, typed)
-        status = process.wait()
-        guard.cancel()
+    guard = threading.Timer(60, os.kill, (pid, signal.SIGKILL))
+    guard.start()
+    written = _converse(ours, prompt, typed)
+    status = zygote().wait()
+    guard.cancel()
     return Answer(status, written.replace("\r\n", "\n"), "")
 
 

@@ -113,7 +113,7 @@ def test_the_version_and_the_two_names_of_the_command() -> None:
 
 def test_completion() -> None:
     words = {"_PGQ_COMPLETE": "complete_bash", "COMP_WORDS": "pgq queue re", "COMP_CWORD": "2"}
-    assert run(env=words).out.split() == ["resume"]
+    assert set(run(env=words).out.split()) == {"resume", "revoke"}
 
 
 def test_notices_go_to_stderr_and_help_to_stdout() -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import signal
-import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.cli.driving import Run, command, environment, run
-from tests.clusters import Database
+from tests.cli.driving import Run, background, run
+from tests.clusters import Cluster, Database
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.newest
@@ -29,20 +27,9 @@ HANDLERS = {
 }
 
 
-@contextmanager
-def _process(*args: str, dsn: str | None, cwd: Path | None = None) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        command(*args), env=environment(dsn), cwd=cwd, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
 def test_the_ticker_ticks_until_it_is_told_to_stop(db: Database) -> None:
     db.rows("select pgq.create_queue('orders'), pgq.insert_event('orders', 't', 'x')")
-    with _process("ticker", dsn=db.dsn) as process:
+    with background("ticker", dsn=db.dsn) as process:
         wait_until(lambda: db.value("select last_tick_id > 1 from pgq.get_queue_info('orders')"), 20)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=20)
@@ -67,7 +54,7 @@ def test_run_from_the_current_directory(db: Database, tmp_path: Path, facade: st
     (tmp_path / "shop.py").write_text(SHOP.format(facade=facade, handler=HANDLERS[facade]))
     options = ("--dsn", db.dsn) if how == "option" else ()
     dsn = db.dsn if how == "environment" else None
-    with _process("run", "shop:pgq", *options, dsn=dsn, cwd=tmp_path) as process:
+    with background("run", "shop:pgq", *options, dsn=dsn, cwd=tmp_path) as process:
         wait_until(lambda: db.value("select count(*) from pgq.get_consumer_info('orders')"), 20)
         db.rows("select pgq.insert_event('orders', 't', 'hello')")
         wait_until(lambda: db.rows("select data from mails") == [("hello",)], 20)
@@ -103,3 +90,49 @@ def test_run_says_what_is_missing_in_the_database(empty_db: Database, db: Databa
     (tmp_path / "shop.py").write_text(SHOP.format(facade="PgQ", handler=HANDLERS["PgQ"]))
     statuses = [run("run", "shop:pgq", dsn=dsn, cwd=tmp_path).status for dsn in (empty_db.dsn, db.dsn, "host=/nowhere")]
     assert statuses == [4, 1, 3]
+
+
+def test_every_database_of_a_server(private_cluster: Cluster) -> None:
+    """Those that are there, and none of those without the schema."""
+    with (
+        private_cluster.database() as one,
+        private_cluster.database() as two,
+        private_cluster.database(installed=False),
+    ):
+        for db in (one, two):
+            db.rows("select pgq.create_queue('orders'), pgq.insert_event('orders', 't', 'x')")
+        once = run("ticker", "--once", "--all-databases", "--json", dsn=private_cluster.server.dsn())
+        assert once.json == {"ticks": 2, "databases": 2}
+        for db in (one, two):
+            db.rows("select pgq.insert_event('orders', 't', 'y')")
+        with background("ticker", "--all-databases", "--log-format", "json", dsn=one.dsn) as process:
+            for db in (one, two):
+                wait_until(lambda db=db: db.value("select last_tick_id > 2 from pgq.get_queue_info('orders')"), 20)
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=20)
+        assert (process.returncode, out) == (0, "")
+        log = [json.loads(line) for line in err.splitlines()]
+        assert {f"database {db.name}: ticking" for db in (one, two)} <= {entry["message"] for entry in log}
+        assert set(log[0]) == {"time", "level", "logger", "message", "thread"}
+
+
+def test_status_again_and_again(db: Database) -> None:
+    db.rows("select pgq.create_queue('orders')")
+    with background("status", "--watch", "0.1", "--json", dsn=db.dsn) as process:
+        assert process.stdout
+        assert [json.loads(process.stdout.readline())["healthy"] for _ in range(2)] == [True, True]
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=20)
+    assert process.returncode == 130
+    with background("status", "--watch", "0.1", dsn=db.dsn) as process:
+        assert process.stdout
+        wait_until(lambda out=process.stdout: out.readline().startswith("# queues"), 20)
+        wait_until(lambda out=process.stdout: out.readline().startswith("# queues"), 20)
+    assert run("status", "5", dsn=db.dsn).status == 2
+
+
+def test_status_in_place_on_a_terminal(terminal: Run, db: Database) -> None:
+    db.rows("select pgq.create_queue('orders')")
+    screen = terminal("status", "--watch", "0.1", typed="\x03", prompt="orders")
+    assert screen.status == 130
+    assert "healthy" in screen.plain

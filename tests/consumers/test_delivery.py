@@ -54,7 +54,7 @@ def test_batches_are_lists_of_at_most_max_events(pgq: PgQ) -> None:
 def test_a_failing_handler_is_called_again_with_that_event_alone(pgq: PgQ) -> None:
     seen: list[Any] = []
 
-    @pgq.consumer("orders", name="fragile")
+    @pgq.consumer("orders", name="fragile", on_error="block")
     def fragile(event: Event) -> None:
         seen.append(event.json)
         if event.json == 3 and seen.count(3) < 3:
@@ -71,7 +71,7 @@ def test_exactly_once_effects_and_acknowledgement_are_one_transaction(pgq: PgQ, 
     db.rows("create table effect (n int)")
     calls: list[Any] = []
 
-    @pgq.consumer("orders", name="mirror", exactly_once=True, max_events=10)
+    @pgq.consumer("orders", name="mirror", exactly_once=True, max_events=10, on_error="block")
     def mirror(event: Event, tx: Any) -> None:
         calls.append(event.json)
         tx.execute("insert into effect values (%s)", [event.json])
@@ -89,7 +89,7 @@ def test_exactly_once_effects_and_acknowledgement_are_one_transaction(pgq: PgQ, 
 def test_a_failing_statement_in_an_exactly_once_handler(pgq: PgQ, db: Database) -> None:
     db.rows("create table effect (n int check (n <> 1 or current_setting('fixed.it', true) is not null))")
 
-    @pgq.consumer("orders", name="mirror", exactly_once=True, batch=True)
+    @pgq.consumer("orders", name="mirror", exactly_once=True, batch=True, on_error="block")
     def mirror(events: list[Event], tx: Any) -> None:
         if failed.is_set():
             tx.execute("set local fixed.it = yes")

@@ -105,7 +105,6 @@ class Scenario:
     def _play(self, block: Block, shown: str | None) -> None:
         where = f"{self._page.name}:{block.line}"
         text = re.sub(r"(postgresql:///|\bdatabase )shop\b", rf"\g<1>{self._db.name}", block.text)
-        text = text.replace("from pgq_py import PgQ", "from pgq_py.app import PgQ")  # SCRATCH
         try:
             got = getattr(self, f"_{block.language}")(text, block.line)
             if shown is not None:
@@ -140,7 +139,6 @@ class Scenario:
         return ""
 
     def _console(self, text: str, _: int) -> str:
-        status = 0
         for cmd, following in _pairs(list(_commands(text))):
             if cmd.words == ["echo", "$?"]:
                 continue
@@ -149,9 +147,10 @@ class Scenario:
                 self._start(cmd)
                 continue
             answer = run_on_terminal(*cmd.words[1:])
+            out = _ESCAPES.sub("", answer.out)
             status = int(following.shown) if following and following.words == ["echo", "$?"] else 0
-            assert answer.status == status, f"{shlex.join(cmd.words)}: status {answer.status}\n{answer.out}"
-            assert not cmd.shown.strip() or same(cmd.shown, answer.out), f"there came\n{answer.out}"
+            assert answer.status == status, f"{shlex.join(cmd.words)}: status {answer.status}\n{out}"
+            assert not cmd.shown.strip() or same(cmd.shown, out), f"there came\n{out}"
         return ""
 
     def _start(self, cmd: Command) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from pgq_py.client import queries
 from pgq_py.client._async import calls
 from pgq_py.client._async.connections import AsyncConnections
-from pgq_py.client.checks import check_name
+from pgq_py.client.checks import check_name, check_positive
 from pgq_py.client.encoding import plain_text
 from pgq_py.errors import BatchNotFound, ConsumerNotRegistered, QueueNotFound
 from pgq_py.types import BatchId, BatchInfo, ConsumerInfo, QueueInfo, RingBlocker, RingInfo, TickId
@@ -18,10 +18,11 @@ __all__ = ["AsyncAdministering"]
 class AsyncAdministering(AsyncConnections):
     """One method per database function, with its arguments and its answer as a Python value."""
 
-    async def create_queue(self, queue: str, *, conn: Any = None) -> bool:
-        """Create a queue; False when it was there."""
+    async def create_queue(self, queue: str, slots: int = 3, *, conn: Any = None) -> bool:
+        """Create a queue; False when it was there. More slots (3 to 64) are for one that keeps consumed events."""
+        parameters = [check_name(queue, "queue"), check_positive(slots, "slots")]
         async with self._connection(conn) as own:
-            return bool(await calls.value(own, queries.CREATE_QUEUE, [check_name(queue, "queue")]))
+            return bool(await calls.value(own, queries.CREATE_QUEUE, parameters))
 
     async def drop_queue(self, queue: str, *, force: bool = False, conn: Any = None) -> None:
         """Drop a queue and its events. Raises ConsumersAttached while it has consumers, unless forced."""
@@ -46,6 +47,32 @@ class AsyncAdministering(AsyncConnections):
         """Deliver again; False when the queue was not paused."""
         async with self._connection(conn) as own:
             return bool(await calls.value(own, queries.RESUME_QUEUE, [check_name(queue, "queue")]))
+
+    async def grant_produce(self, queue: str, role: str, *, conn: Any = None) -> None:
+        """Let a role send to this queue."""
+        await self._administer(queries.GRANT_PRODUCE, conn, queue=queue, role=role)
+
+    async def revoke_produce(self, queue: str, role: str, *, conn: Any = None) -> None:
+        """Undo `grant_produce`."""
+        await self._administer(queries.REVOKE_PRODUCE, conn, queue=queue, role=role)
+
+    async def grant_consume(self, queue: str, consumer: str, role: str, *, conn: Any = None) -> bool:
+        """Let a role act as this consumer of this queue; False when it may already."""
+        return await self._administer(queries.GRANT_CONSUME, conn, queue=queue, consumer=consumer, role=role)
+
+    async def revoke_consume(self, queue: str, consumer: str, role: str, *, conn: Any = None) -> bool:
+        """Undo `grant_consume`; False when it was not granted."""
+        return await self._administer(queries.REVOKE_CONSUME, conn, queue=queue, consumer=consumer, role=role)
+
+    async def wake(self, queue: str, *, conn: Any = None) -> None:
+        """Tell a sleeping ticker of events that came by a COPY of the caller's own; `send` does it by itself."""
+        async with self._connection(conn) as own:
+            await calls.command(own, queries.WAKE, [check_name(queue, "queue")])
+
+    async def _administer(self, statement: str, conn: Any, **names: str) -> bool:
+        parameters = [check_name(name, what) for what, name in names.items()]
+        async with self._connection(conn) as own:
+            return bool(await calls.value(own, statement, parameters))
 
     async def tick(self, queue: str, *, conn: Any = None) -> TickId | None:
         """Tick a queue if that is due; the tick's id, or None. Raises QueuePaused, ExternalTicker."""

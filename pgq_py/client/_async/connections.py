@@ -36,8 +36,10 @@ async def connect_async(settings: Settings, purpose: str) -> AsyncConnection[Any
         conn = await AsyncConnection.connect(settings.conninfo, **connect_kwargs(settings, purpose))
     try:
         note_backend(conn, await calls.value(conn, queries.BACKEND_PID))
-        if not is_pooled(conn):
-            await calls.command(conn, queries.REQUIRE_READ_COMMITTED)
+        if is_pooled(conn):
+            conn.prepare_threshold = None
+        else:
+            await calls.command(conn, queries.OWN_SESSION)
     except BaseException:
         await conn.close()
         raise
@@ -127,15 +129,17 @@ class AsyncConnections:
             if self._pool is None:
                 first = await connect_async(self.settings, "")
                 await first.close()
-                pool = self._new_pool()
+                pool = self._new_pool(is_pooled(first))
                 await pool.open()
                 self._pool = pool
             return self._pool
 
-    def _new_pool(self) -> AsyncConnectionPool[AsyncConnection[Any]]:
+    def _new_pool(self, behind_pooler: bool) -> AsyncConnectionPool[AsyncConnection[Any]]:
+        """Prepared statements are a session's own, so there are none behind a pooler."""
+        unprepared = {"prepare_threshold": None} if behind_pooler else {}
         return AsyncConnectionPool(
             self.settings.conninfo,
-            kwargs=connect_kwargs(self.settings),
+            kwargs={**connect_kwargs(self.settings), **unprepared},
             min_size=1,
             max_size=self.settings.pool_max_size,
             timeout=self.settings.connect_timeout,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Any
 
 from psycopg import AsyncCursor
@@ -12,10 +13,18 @@ from pgq_py.client import queries
 from pgq_py.client._async import calls
 from pgq_py.client._async.connections import AsyncConnections
 from pgq_py.client._async.looping import AsyncBatches
-from pgq_py.client.checks import check_name, check_positive, check_seconds, check_target
+from pgq_py.client.checks import (
+    check_delay,
+    check_name,
+    check_positive,
+    check_seconds,
+    check_target,
+    check_target_text,
+)
+from pgq_py.client.encoding import plain_text
 from pgq_py.client.rows import Received, received
 from pgq_py.errors import translate
-from pgq_py.types import BatchId, EventId, TickId
+from pgq_py.types import BatchId, EventId, Nacked, TickId
 
 __all__ = ["AsyncConsuming"]
 
@@ -57,6 +66,39 @@ class AsyncConsuming(AsyncConnections):
         target = check_target(to)
         async with self._connection(conn) as own:
             return TickId(await calls.value(own, queries.seek(target), [*names, target]))
+
+    async def seek_target(self, queue: str, consumer: str, target: int | str | datetime, *, conn: Any = None) -> TickId:
+        """Where `seek` would go; moves nothing. `target` may also be a tick or a time as text."""
+        target = check_target_text(target)
+        text = target.isoformat() if isinstance(target, datetime) else str(target)
+        names = check_name(queue, "queue"), check_name(consumer, "consumer")
+        async with self._connection(conn) as own:
+            return TickId(await calls.value(own, queries.SEEK_TARGET, [*names, text]))
+
+    async def nack(  # noqa: PLR0917 - the database function's order
+        self,
+        queue: str,
+        consumer: str,
+        batch_id: BatchId,
+        event_ids: Iterable[EventId],
+        reason: str | None = None,
+        retry_in: timedelta | None = None,
+        *,
+        dead: bool = False,
+        conn: Any = None,
+    ) -> Nacked:
+        """Say of unacknowledged events of the open batch that they failed; then acknowledge it as usual.
+
+        Each comes again, to this consumer alone: after `retry_in`, or when the retry policy says. When its retries are
+        used up, or at once with `dead=True`, it becomes a dead letter with this reason. Raises InvalidArgument for an
+        event that is not in the batch, BatchNotFound when that is not open; nothing is done then.
+        """
+        names = check_name(queue, "queue"), check_name(consumer, "consumer")
+        delay = None if retry_in is None else check_delay(retry_in, "retry_in")
+        parameters = [*names, batch_id, list(event_ids), plain_text(reason, "reason"), delay, dead]
+        async with self._connection(conn) as own:
+            ((retried, buried),) = await calls.rows(own, queries.NACK, parameters)
+        return Nacked(retried, buried)
 
     def batches(
         self, queue: str, consumer: str, *, wait: float | None = None, max_events: int | None = None

@@ -53,6 +53,7 @@ class AsyncBatches:
             if exc is None:
                 await self._leave_batch()
         finally:
+            await self._subscription.disown()
             await conn.close()
 
     def stop(self) -> None:

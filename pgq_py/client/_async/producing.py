@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
 from psycopg import AsyncConnection, AsyncCursor
@@ -18,11 +19,11 @@ from psycopg.sql import Identifier
 
 from pgq_py.client import queries
 from pgq_py.client._async import calls
-from pgq_py.client._async.connections import AsyncConnections
 from pgq_py.client._async.copying import AsyncCopyWriter
+from pgq_py.client._async.delaying import ATTEMPTS, AsyncDelaying
 from pgq_py.client.acompat import AsyncItems, aslices
 from pgq_py.client.borrowed import borrow_async
-from pgq_py.client.checks import check_items, check_name, check_positive
+from pgq_py.client.checks import check_due, check_items, check_name, check_positive
 from pgq_py.client.copytext import copy_block
 from pgq_py.client.encoding import Data, Row, event_columns, plain_text
 from pgq_py.errors import QueueNotFound, SchemaOutdated, SlotClosed, translate
@@ -34,15 +35,12 @@ __all__ = ["AsyncPipeline", "AsyncProducing"]
 BLOCK_ROWS = 256
 """Rows rendered at a time: enough for string operations per block, few enough to keep the server busy meanwhile."""
 
-ATTEMPTS = 10
-"""How often a transaction of our own is run before a closed slot is reported. A second time is rare already."""
-
 
 class _StaleProducer(QueueNotFound):
     """The queue's function is gone: the queue was dropped, or dropped and created anew."""
 
 
-class AsyncProducing(AsyncConnections):
+class AsyncProducing(AsyncDelaying):
     """The calls that send."""
 
     def __init__(self, dsn: str | None = None, *, settings: Settings | None = None) -> None:
@@ -59,6 +57,8 @@ class AsyncProducing(AsyncConnections):
         extra2: str | None = None,
         extra3: str | None = None,
         extra4: str | None = None,
+        deliver_at: datetime | None = None,
+        deliver_in: timedelta | None = None,
         conn: Any = None,
     ) -> EventId:
         """Send one event and return its id.
@@ -66,8 +66,13 @@ class AsyncProducing(AsyncConnections):
         `data` is stored as it is when it is a str, as compact JSON when it is a dict, list, number or bool, as NULL
         when it is None. With `conn`, the event is part of the transaction on that connection; without, it is committed
         at the return. Raises InvalidArgument, before anything is sent, for what could not be stored unchanged.
+
+        With `deliver_at` (a time with a zone) or `deliver_in` it is delivered then, never earlier; until then its id
+        can be given to `cancel_event`.
         """
         row = event_columns(type, data, extra1, extra2, extra3, extra4)
+        if (due := check_due(deliver_at, deliver_in)) is not None:
+            return await self._send_later(queue, row, due, conn)
         if conn is not None:
             return await self._produce(await borrow_async(conn), queue, row)
         for _ in range(ATTEMPTS - 1):
@@ -86,6 +91,8 @@ class AsyncProducing(AsyncConnections):
         *,
         type: str | None = None,  # noqa: A002
         chunk_size: int = 10_000,
+        deliver_at: datetime | None = None,
+        deliver_in: timedelta | None = None,
         conn: Any = None,
     ) -> int:
         """Send many events through COPY and return how many.
@@ -96,8 +103,10 @@ class AsyncProducing(AsyncConnections):
 
         Without `conn`, every chunk is a transaction of its own, so an error in between keeps the chunks before it; with
         `conn`, all of them are part of the transaction on that connection. Events of a chunk have rising ids in the
-        order given.
+        order given. With `deliver_at` or `deliver_in` they are sent for later, in chunks of at most 1,000.
         """
+        if (due := check_due(deliver_at, deliver_in)) is not None:
+            return await self._send_many_later(queue, events, due, type, chunk_size=chunk_size, conn=conn)
         default_type = plain_text(type, "type")
         rows = min(BLOCK_ROWS, check_positive(chunk_size, "chunk_size"))
         check_items(events)

@@ -7,9 +7,11 @@ database's row lock and its check of batch and position that make every acknowle
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
 from typing import Any
 
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncConnection, AsyncCursor, Error
 from psycopg.sql import SQL, Literal
 
 from pgq_py.client import queries
@@ -17,10 +19,12 @@ from pgq_py.client._async import calls
 from pgq_py.client._async.batches import AsyncBatch
 from pgq_py.client.connecting import is_pooled
 from pgq_py.client.rows import event_rows
-from pgq_py.errors import translate
+from pgq_py.errors import PgqError, translate
 from pgq_py.types import BatchId, Event, EventId, OpenBatch
 
 __all__ = ["STANDBY_INTERVAL", "AsyncSubscription"]
+
+logger = logging.getLogger("pgq_py.client")
 
 STANDBY_INTERVAL = 0.1
 """Seconds between two attempts to take over a subscription. Waiting inside the database would hold a snapshot, and with
@@ -35,16 +39,29 @@ class AsyncSubscription:
         self.queue, self.consumer = queue, consumer
         self._max_events = max_events
         self.pooled = is_pooled(conn)
+        self._key = f"pgq:{queue}/{consumer}"
         self._owned = False
         self._declared = False
         self._rows = AsyncCursor(conn, row_factory=event_rows)
 
     async def own(self) -> bool:
-        """Try to become the one worker of this consumer, until the connection ends."""
+        """Try to become the one worker of this consumer, until `disown` or the end of the connection.
+
+        Behind a pooler there are no sessions to own anything: every worker takes itself for the owner, and several of
+        them take turns.
+        """
         if not self._owned:
-            key = f"pgq:{self.queue}/{self.consumer}"
-            self._owned = bool(await calls.value(self.conn, queries.OWN_SUBSCRIPTION, [key]))
+            if self.pooled:
+                logger.warning("%s: a pooler is in between, so there is no standby; use a direct connection", self._key)
+            self._owned = self.pooled or bool(await calls.value(self.conn, queries.OWN_SUBSCRIPTION, [self._key]))
         return self._owned
+
+    async def disown(self) -> None:
+        """Let the next worker take over at once. A dead connection has let go by itself."""
+        if self._owned and not self.pooled:
+            with suppress(PgqError, Error):
+                await calls.value(self.conn, queries.DISOWN_SUBSCRIPTION, [self._key])
+        self._owned = False
 
     async def open(self) -> AsyncBatch | None:
         """The open batch or the next one, in a transaction of its own; None when nothing waits.
@@ -72,7 +89,7 @@ class AsyncSubscription:
             return batch
         batch = AsyncBatch(self, info)
         await self._declare(batch)
-        await batch.look_ahead()
+        await (batch.read_at_once(self._max_events) if self.pooled else batch.look_ahead())
         return batch
 
     async def ack(self, batch: BatchId, up_to: EventId | None) -> bool:

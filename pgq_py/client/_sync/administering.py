@@ -8,7 +8,7 @@ from typing import Any
 from pgq_py.client import queries
 from pgq_py.client._sync import calls
 from pgq_py.client._sync.connections import Connections
-from pgq_py.client.checks import check_name
+from pgq_py.client.checks import check_name, check_positive
 from pgq_py.client.encoding import plain_text
 from pgq_py.errors import BatchNotFound, ConsumerNotRegistered, QueueNotFound
 from pgq_py.types import BatchId, BatchInfo, ConsumerInfo, QueueInfo, RingBlocker, RingInfo, TickId
@@ -19,10 +19,11 @@ __all__ = ["Administering"]
 class Administering(Connections):
     """One method per database function, with its arguments and its answer as a Python value."""
 
-    def create_queue(self, queue: str, *, conn: Any = None) -> bool:
-        """Create a queue; False when it was there."""
+    def create_queue(self, queue: str, slots: int = 3, *, conn: Any = None) -> bool:
+        """Create a queue; False when it was there. More slots (3 to 64) are for one that keeps consumed events."""
+        parameters = [check_name(queue, "queue"), check_positive(slots, "slots")]
         with self._connection(conn) as own:
-            return bool(calls.value(own, queries.CREATE_QUEUE, [check_name(queue, "queue")]))
+            return bool(calls.value(own, queries.CREATE_QUEUE, parameters))
 
     def drop_queue(self, queue: str, *, force: bool = False, conn: Any = None) -> None:
         """Drop a queue and its events. Raises ConsumersAttached while it has consumers, unless forced."""
@@ -45,6 +46,32 @@ class Administering(Connections):
         """Deliver again; False when the queue was not paused."""
         with self._connection(conn) as own:
             return bool(calls.value(own, queries.RESUME_QUEUE, [check_name(queue, "queue")]))
+
+    def grant_produce(self, queue: str, role: str, *, conn: Any = None) -> None:
+        """Let a role send to this queue."""
+        self._administer(queries.GRANT_PRODUCE, conn, queue=queue, role=role)
+
+    def revoke_produce(self, queue: str, role: str, *, conn: Any = None) -> None:
+        """Undo `grant_produce`."""
+        self._administer(queries.REVOKE_PRODUCE, conn, queue=queue, role=role)
+
+    def grant_consume(self, queue: str, consumer: str, role: str, *, conn: Any = None) -> bool:
+        """Let a role act as this consumer of this queue; False when it may already."""
+        return self._administer(queries.GRANT_CONSUME, conn, queue=queue, consumer=consumer, role=role)
+
+    def revoke_consume(self, queue: str, consumer: str, role: str, *, conn: Any = None) -> bool:
+        """Undo `grant_consume`; False when it was not granted."""
+        return self._administer(queries.REVOKE_CONSUME, conn, queue=queue, consumer=consumer, role=role)
+
+    def wake(self, queue: str, *, conn: Any = None) -> None:
+        """Tell a sleeping ticker of events that came by a COPY of the caller's own; `send` does it by itself."""
+        with self._connection(conn) as own:
+            calls.command(own, queries.WAKE, [check_name(queue, "queue")])
+
+    def _administer(self, statement: str, conn: Any, **names: str) -> bool:
+        parameters = [check_name(name, what) for what, name in names.items()]
+        with self._connection(conn) as own:
+            return bool(calls.value(own, statement, parameters))
 
     def tick(self, queue: str, *, conn: Any = None) -> TickId | None:
         """Tick a queue if that is due; the tick's id, or None. Raises QueuePaused, ExternalTicker."""

@@ -5,7 +5,8 @@ A batch may hold millions of events (one tick window is never cut), so it is rea
 at a time. The cursor is declared WITH HOLD: while the first rows are all there is, which is the common case, this costs
 nothing; a larger rest is spooled by the server at the commit. After that neither a snapshot nor a lock on the log's
 slots is held however long the consumer takes, and acknowledgements commit on the same connection in between. It also
-means that reading needs a session of its own, not one that PgBouncer shares out by transaction.
+means that reading needs a session of its own. Behind PgBouncer, which shares sessions out by transaction, as many
+events as fit into memory are read in the transaction that opens the batch; what is left comes with the next opening.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Batch:
         self._unread: Iterator[Event] = iter(())
         self._handed: EventId | None = None
         self._acked = info.position
+        self._end: EventId | None = None
         self._read_out = False
         self._finished = False
 
@@ -75,7 +77,7 @@ class Batch:
 
         Raises BatchNotFound when another process has finished the batch or moved the consumer.
         """
-        up_to = event.id if isinstance(event, Event) else event
+        up_to = event.id if isinstance(event, Event) else event or self._end
         self._finished = self._subscription.ack(self.id, up_to)
         self._acked = up_to
 
@@ -107,6 +109,17 @@ class Batch:
             self._more = False
             self._subscription.close_cursor()
         return bool(self._chunk)
+
+    def read_at_once(self, limit: int) -> None:
+        """Have the next events in memory, and the cursor closed: the next transaction may be in another session.
+
+        When there are more of them, this batch ends at the last one read, and `ack` without an event goes so far.
+        """
+        self._chunk = self._subscription.fetch(limit)
+        self._unread = iter(self._chunk)
+        self._more = False
+        self._end = self._chunk[-1].id if len(self._chunk) == limit else None
+        self._subscription.close_cursor()
 
     def _handed_out(self) -> EventId | None:
         """The last event handed out. How far a loop has come is asked of the iterator, so that the loop need not keep

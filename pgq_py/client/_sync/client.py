@@ -6,9 +6,10 @@ from __future__ import annotations
 from pgq_py.client._sync.administering import Administering
 from pgq_py.client._sync.consuming import Consuming
 from pgq_py.client._sync.producing import Producing
+from pgq_py.client._sync.retrying import Retrying
 
 __all__ = ["Client"]
 
 
-class Client(Producing, Consuming, Administering):
-    """See the three bases for the calls. Threads may share one object, and so may tasks of one event loop."""
+class Client(Producing, Consuming, Retrying, Administering):
+    """See the bases for the calls. Threads may share one object, and so may tasks of one event loop."""

@@ -37,8 +37,10 @@ def connect(settings: Settings, purpose: str) -> Connection[Any]:
         conn = Connection.connect(settings.conninfo, **connect_kwargs(settings, purpose))
     try:
         note_backend(conn, calls.value(conn, queries.BACKEND_PID))
-        if not is_pooled(conn):
-            calls.command(conn, queries.REQUIRE_READ_COMMITTED)
+        if is_pooled(conn):
+            conn.prepare_threshold = None
+        else:
+            calls.command(conn, queries.OWN_SESSION)
     except BaseException:
         conn.close()
         raise
@@ -128,15 +130,17 @@ class Connections:
             if self._pool is None:
                 first = connect(self.settings, "")
                 first.close()
-                pool = self._new_pool()
+                pool = self._new_pool(is_pooled(first))
                 pool.open()
                 self._pool = pool
             return self._pool
 
-    def _new_pool(self) -> ConnectionPool[Connection[Any]]:
+    def _new_pool(self, behind_pooler: bool) -> ConnectionPool[Connection[Any]]:
+        """Prepared statements are a session's own, so there are none behind a pooler."""
+        unprepared = {"prepare_threshold": None} if behind_pooler else {}
         return ConnectionPool(
             self.settings.conninfo,
-            kwargs=connect_kwargs(self.settings),
+            kwargs={**connect_kwargs(self.settings), **unprepared},
             min_size=1,
             max_size=self.settings.pool_max_size,
             timeout=self.settings.connect_timeout,

@@ -54,6 +54,7 @@ class Batches:
             if exc is None:
                 self._leave_batch()
         finally:
+            self._subscription.disown()
             conn.close()
 
     def stop(self) -> None:

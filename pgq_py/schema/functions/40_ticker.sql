@@ -233,16 +233,18 @@ returns bigint language plpgsql as $$
 --      Look whether a tick is due; if so, lock, look again, and make it.
 --
 --      The first look takes no lock: locking a row writes WAL, and mostly
---      there is nothing to do.
+--      there is nothing to do. The second is needed only if somebody has made
+--      a tick meanwhile.
 -- Returns:
 --      id of the tick, or null
 -- ----------------------------------------------------------------------
 declare
     locked  pgq.queue;
+    seen    pgq.tick_ring := pgq._newest_tick(q.queue_id);
     last    pgq.tick_ring;
-    due     boolean;
+    due     boolean := pgq._tick_due(q, seen);
 begin
-    if pgq._tick_due(q, pgq._newest_tick(q.queue_id)) is null then
+    if due is null then
         return null;
     end if;
     if i_skip_locked then
@@ -254,9 +256,11 @@ begin
         return null;
     end if;
     last := pgq._newest_tick(q.queue_id);
-    due := pgq._tick_due(locked, last);
-    if due is null then
-        return null;
+    if last.tick_id <> seen.tick_id then
+        due := pgq._tick_due(locked, last);
+        if due is null then
+            return null;
+        end if;
     end if;
     return pgq._make_tick(locked, last, due);
 end;
