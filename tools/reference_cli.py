@@ -22,7 +22,8 @@ INTRO = """\
 
 `pgq` is also `python -m pgq_py`. Data goes to stdout, everything else to stderr. Rows are a table on a terminal and
 tab-separated values, with a line of names, in a pipe; with `--json` they are an array of objects. TSV and JSON have the
-same fields and exact values: times in ISO 8601, durations in seconds, 64-bit ids in JSON as strings.
+same fields and exact values: times in ISO 8601, durations in seconds, 64-bit ids in JSON as strings. The shape of each
+verb's JSON is in `pgq_py.cli.schemas`, as JSON Schema.
 
 Exit codes and error texts: [errors](errors.md).
 

@@ -3,9 +3,9 @@
 Producer, `pgq ticker` and consumer are processes of their own at default settings, every commit is durable, and the
 producer keeps to its schedule whatever happens, so the time of the commit and of every stall is in the figure.
 
-Scenarios: `plain`; `idle-writer`, with a transaction that has written in another database and stays open; `dead-ticker`,
-which was killed before, so that the consumer ticks for itself; `failover`, in which the leading one of two tickers is
-killed in the middle.
+Scenarios: `plain`; `idle-writer`, with a transaction that has written in another database and stays open;
+`dead-ticker`, which was killed before, so that the consumer ticks for itself; `failover`, in which the leading one of
+two tickers is killed in the middle.
 """
 
 from __future__ import annotations

@@ -111,7 +111,8 @@ class Processes:
         return self._start(["pgq_py.bench.roles", role, json.dumps(parameters)], role)
 
     def _start(self, arguments: list[str], name: str) -> Process:
-        errors = self._open.enter_context(tempfile.TemporaryFile())
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the stack
+        self._open.callback(errors.close)
         process = Process(arguments, self._dsn, name, errors)
         self._open.callback(process.close)
         return process

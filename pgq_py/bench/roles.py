@@ -40,13 +40,15 @@ def consume(queue: str, consumer: str, nack_every: int) -> dict[str, Any]:
     """Handle events until all have come. Of every `nack_every` first deliveries one is asked to come again."""
     first: dict[float, tuple[float, float]] = {}
     done: set[float] = set()
+    nacked: set[float] = set()
     pgq = PgQ()
 
     @pgq.consumer(queue, name=consumer)
     def handle(event: Event) -> None:
         stamp = float(event.data or 0)
         first.setdefault(stamp, (monotonic(), time.time()))
-        if nack_every and not event.retry and event.id % nack_every == 0:
+        if nack_every and not event.retries and event.id % nack_every == 0:
+            nacked.add(stamp)
             raise Retry(in_=RETRY_IN)
         done.add(stamp)
 
@@ -56,7 +58,8 @@ def consume(queue: str, consumer: str, nack_every: int) -> dict[str, Any]:
         deadline = monotonic() + PATIENCE
         while len(done) < expected and monotonic() < deadline:
             time.sleep(0.01)
-    return {"done": len(done), "first": [[stamp, *seen] for stamp, seen in sorted(first.items())]}
+    times = [[stamp, *seen] for stamp, seen in sorted(first.items())]
+    return {"done": len(done), "nacked": len(nacked), "first": times}
 
 
 def produce(queue: str, rate: float, seconds: float, delay: float) -> dict[str, Any]:
@@ -95,7 +98,8 @@ def _say(line: str) -> None:
 
 def main(role: str, parameters: str) -> None:
     """Play a role, and report as one JSON object."""
-    _say(json.dumps({"consume": consume, "produce": produce}[role](**json.loads(parameters))))
+    play = consume if role == "consume" else produce
+    _say(json.dumps(play(**json.loads(parameters))))
 
 
 if __name__ == "__main__":

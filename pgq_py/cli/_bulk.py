@@ -140,8 +140,8 @@ def _stopped(exc: PgqError, queue: str, file: str, lines: int, sent: int) -> Pgq
         return type(exc)(exc.message, advice=f"Nothing was sent. {exc.advice}".strip(), sqlstate=exc.sqlstate)
     source = "FILE" if file == "-" else shlex.quote(file)
     advice = (
-        f"The first {lines} lines ({sent} events) were sent and are kept, the rest was not. Mend it, and go on, with the "
-        f"same options: tail -n +{lines + 1} {source} | pgq send {shlex.quote(queue)} -f -"
+        f"The first {lines} lines ({sent} events) were sent and are kept, the rest was not. Mend it, and go on, with "
+        f"the same options: tail -n +{lines + 1} {source} | pgq send {shlex.quote(queue)} -f -"
     )
     return type(exc)(exc.message, advice=advice, sqlstate=exc.sqlstate)
 

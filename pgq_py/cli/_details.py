@@ -111,5 +111,10 @@ def _print(own: Section, single: list[Section], lists: list[Section]) -> None:
     for name, columns, rows in (own, *single):
         if rows:
             parts += [Text(name.replace("_", " "), "italic"), fields(columns, rows[0]), ""]
-    parts += [part for name, columns, rows in lists if rows for part in (table(columns, rows, title=name), "")]
+    parts += [
+        part
+        for name, columns, rows in lists
+        if rows
+        for part in (table(columns, rows, title=name.replace("_", " ")), "")
+    ]
     Console().print(*parts[:-1], sep="\n", soft_wrap=True)

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import typer
 from rich.console import Console
@@ -49,12 +49,14 @@ _COPY_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\
 class Column(Generic[T]):
     """A field of a row: its name in TSV and JSON, where its value comes from, and how it looks on a terminal.
 
-    `get` returns what JSON can hold, or a datetime.
+    `get` returns what JSON can hold, or a datetime. A `quiet` column is worth a place on a terminal only where it has
+    something to say: a number that is not 0, a yes.
     """
 
     name: str
     get: Callable[[T], Any]
     pretty: Callable[[Any], str] = str
+    quiet: bool = False
 
     @property
     def title(self) -> str:
@@ -147,16 +149,25 @@ def _tsv_line(columns: Sequence[Column[T]], row: T) -> str:
 
 
 def table(columns: Sequence[Column[T]], rows: Iterable[T], title: str | None = None) -> Table:
-    """Rows as a table; numbers are to the right, and a column without any value is left out."""
+    """Rows as a table; numbers are to the right, and a column that says nothing is left out."""
     found = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
     cells = [[column.get(row) for column in columns] for row in rows]
-    shown = [n for n in range(len(columns)) if not cells or any(line[n] is not None for line in cells)]
+    shown = [n for n, column in enumerate(columns) if not cells or any(_says(column, line[n]) for line in cells)]
     for number in shown:
-        numeric = any(isinstance(line[number], int | float) for line in cells)
-        found.add_column(columns[number].title, justify="right" if numeric else "left", overflow="fold")
+        values = [line[number] for line in cells]
+        numeric = any(isinstance(value, int | float) for value in values)
+        whole = numeric or any(isinstance(value, datetime) for value in values)
+        justify: Literal["left", "right"] = "right" if numeric else "left"
+        # on a narrow terminal text is folded, not numbers and times
+        width = max(len(_cell(columns[number], value)) for value in values) if whole else None
+        found.add_column(columns[number].title, justify=justify, overflow="fold", min_width=width)
     for line in cells:
         found.add_row(*(Text(_cell(columns[number], line[number])) for number in shown))
     return found
+
+
+def _says(column: Column[Any], value: Any) -> bool:
+    return bool(value) if column.quiet else value is not None
 
 
 def ident(value: int | None) -> str | None:

@@ -44,7 +44,7 @@ _RINGS = (
     Column[RingInfo]("slots", lambda r: r.slots),
     Column[RingInfo]("bytes", lambda r: r.bytes, size),
     Column[RingInfo]("switched_at", lambda r: r.switched_at),
-    Column[RingInfo]("skipped", lambda r: r.skipped),
+    Column[RingInfo]("skipped", lambda r: r.skipped, quiet=True),
     Column[RingInfo]("last_skip", lambda r: r.last_skip),
 )
 _BLOCKERS = (
@@ -91,11 +91,11 @@ def _queue_columns(health: Health) -> tuple[Column[QueueInfo], ...]:
         Column("last_tick", lambda q: ident(q.last_tick_id)),
         Column("tick_age_seconds", lambda q: seconds(q.ticker_lag), duration),
         Column("events_per_second", lambda q: None if q.ev_per_sec is None else round(q.ev_per_sec, 1)),
-        Column("delayed", lambda q: of(q).delayed),
-        Column("retries", lambda q: of(q).retries),
+        Column("delayed", lambda q: of(q).delayed, quiet=True),
+        Column("retries", lambda q: of(q).retries, quiet=True),
         Column("next_due", lambda q: of(q).next_due),
-        Column("dead_letters", lambda q: of(q).dead_letters),
-        Column("paused", lambda q: q.queue_ticker_paused),
-        Column("external_ticker", lambda q: q.queue_external_ticker),
+        Column("dead_letters", lambda q: of(q).dead_letters, quiet=True),
+        Column("paused", lambda q: q.queue_ticker_paused, quiet=True),
+        Column("external_ticker", lambda q: q.queue_external_ticker, quiet=True),
         Column("rotation_period_seconds", lambda q: seconds(q.queue_rotation_period), duration),
     )

@@ -1,4 +1,4 @@
-"""`pgq bench cycle | produce | consume`: measure, and fail when a promise is broken."""
+"""`pgq bench cycle | produce | consume`, and what all benchmarks share: measure, and fail when a promise is broken."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from pgq_py.cli._boundary import complain
 from pgq_py.cli._options import Given, Json
 from pgq_py.cli._output import Column, note, show_rows, write_json
 
-__all__ = ["app"]
+__all__ = ["Dsn", "app", "progress_bars", "show_result"]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -81,9 +81,9 @@ def cycle(  # noqa: PLR0917 - typer calls it by name
 ) -> None:
     """Does it stay fast? Insert, tick, and every consumer takes, reads and finishes, again and again."""
     parameters = CycleParameters(cycles, consumers, pin_xmin, rotation_seconds)
-    with _progress() as progress:
+    with progress_bars() as progress:
         result = run_cycle(parameters, dsn=dsn, progress=progress)
-    _show(result, as_json=json)
+    show_result(result, as_json=json)
 
 
 @app.command()
@@ -95,9 +95,9 @@ def produce(
 ) -> None:
     """How fast do events get in? In bulk, one by one and in the server, beside COPY and INSERT."""
     parameters = ProduceParameters.of(bulk, rounds)
-    with _progress() as progress:
+    with progress_bars() as progress:
         result = run_produce(parameters, dsn=dsn, progress=progress)
-    _show(result, as_json=json)
+    show_result(result, as_json=json)
 
 
 @app.command()
@@ -112,12 +112,12 @@ def consume(
 ) -> None:
     """How fast do events get out, and how much memory does a large batch need?"""
     parameters = ConsumeParameters(events, memory_events, rounds)
-    with _progress() as progress:
+    with progress_bars() as progress:
         result = run_consume(parameters, dsn=dsn, progress=progress)
-    _show(result, as_json=json)
+    show_result(result, as_json=json)
 
 
-def _show(result: Result, *, as_json: bool) -> None:
+def show_result(result: Result, *, as_json: bool) -> None:
     """Write the result; broken promises go to stderr and end the process with status 1."""
     if as_json:
         write_json(result.as_json())
@@ -133,7 +133,7 @@ def _show(result: Result, *, as_json: bool) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[Progress]:
+def progress_bars() -> Iterator[Progress]:
     """A bar for each stage on stderr, if that is a terminal."""
     if not sys.stderr.isatty():
         yield silent

@@ -96,9 +96,7 @@ _QUEUE_DETAILS = _object(
     settings=_SETTINGS,
     delays=_object(**_DELAYS),
     consumers=_list(
-        _object(
-            consumer=STRING, pending_events=_maybe(INTEGER), last_seen_seconds=_maybe(NUMBER), last_tick=ID
-        )
+        _object(consumer=STRING, pending_events=_maybe(INTEGER), last_seen_seconds=_maybe(NUMBER), last_tick=ID)
     ),
     retry_policies=_list(_POLICY),
     grants=_list(_object(role=STRING, may=_one_of("produce", "consume"), consumer=_maybe(STRING))),
@@ -157,9 +155,7 @@ _STATUS = _object(
         )
     ),
     evictions=_list(_object(queue=STRING, **_EVICTION)),
-    problems=_list(
-        _object(kind=_one_of("ticker", "consumer", "rotation"), problem=STRING, advice=STRING, mend=STRING)
-    ),
+    problems=_list(_object(kind=_one_of("ticker", "consumer", "rotation"), problem=STRING, advice=STRING, mend=STRING)),
 )
 _FINDINGS = _list(
     _object(

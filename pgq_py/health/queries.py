@@ -58,7 +58,8 @@ select p.consumer_name, p.max_retries, p.kind, p.base, p.cap, p.jitter, p.delays
 GRANTS: Final = """
 select r.rolname::text as role, 'produce' as may, null::text as consumer
   from pgq.queue q
-  join pg_proc p on p.pronamespace = 'pgq'::regnamespace and p.proname = 'produce_' || q.queue_id || '_' || left(md5(q.queue_name), 8)
+  join pg_proc p on p.pronamespace = 'pgq'::regnamespace
+       and p.proname = 'produce_' || q.queue_id || '_' || left(md5(q.queue_name), 8)
  cross join lateral aclexplode(p.proacl) acl
   join pg_roles r on r.oid = acl.grantee
  where q.queue_name = %s and acl.grantee <> p.proowner and r.rolname not in ('pgq_writer', 'pgq_admin')

@@ -55,6 +55,7 @@ class Answer:
 
 Run = Callable[..., Answer]
 
+
 def environment(dsn: str | None, **more: str) -> dict[str, str]:
     """Ours, with the database where it is looked for, and the package wherever the command runs."""
     found = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200", **more}

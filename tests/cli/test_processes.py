@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -107,7 +108,7 @@ def test_every_database_of_a_server(private_cluster: Cluster) -> None:
             db.rows("select pgq.insert_event('orders', 't', 'y')")
         with background("ticker", "--all-databases", "--log-format", "json", dsn=one.dsn) as process:
             for db in (one, two):
-                wait_until(lambda db=db: db.value("select last_tick_id > 2 from pgq.get_queue_info('orders')"), 20)
+                wait_until(partial(db.value, "select last_tick_id > 2 from pgq.get_queue_info('orders')"), 20)
             process.send_signal(signal.SIGTERM)
             out, err = process.communicate(timeout=20)
         assert (process.returncode, out) == (0, "")
@@ -126,8 +127,8 @@ def test_status_again_and_again(db: Database) -> None:
     assert process.returncode == 130
     with background("status", "--watch", "0.1", dsn=db.dsn) as process:
         assert process.stdout
-        wait_until(lambda out=process.stdout: out.readline().startswith("# queues"), 20)
-        wait_until(lambda out=process.stdout: out.readline().startswith("# queues"), 20)
+        lines = iter(process.stdout.readline, "")
+        assert [next(line for line in lines if line.startswith("# queues")) for _ in range(2)]
     assert run("status", "5", dsn=db.dsn).status == 2
 
 

@@ -125,7 +125,10 @@ def test_rights_for_one_queue(pgq: Run, db: Database) -> None:
     assert run("consumer", "register", "orders", "other", dsn=db.dsn_for("clerk")).status == 1
     assert run("tail", "orders", "--no-follow", dsn=db.dsn_for("clerk")).tsv[0]["data"] == "x"
     shown = pgq("queue", "show", "orders", "--json").json
-    assert [(grant["may"], grant["consumer"]) for grant in shown["grants"]] == [("consume", "mailer"), ("produce", None)]
+    assert [(grant["may"], grant["consumer"]) for grant in shown["grants"]] == [
+        ("consume", "mailer"),
+        ("produce", None),
+    ]
     assert pgq("consumer", "show", "orders", "mailer", "--json").json["roles"] == ["clerk"]
 
     assert pgq("queue", "revoke", "orders", "clerk", "--produce", "--consume", "mailer").status == 0

@@ -21,7 +21,7 @@ SILENT = {"run"}
 """Without an answer."""
 
 ELSEWHERE = {"dev", "demo"} | {verb for verb in verbs() if verb.startswith("bench ")}
-"""Verbs that start a server: `dev` is in test_dev, the others are below."""
+"""Verbs that start a server: see test_dev, tests/test_demo, and a benchmark below."""
 
 LIFE = """
 install --dry-run
@@ -86,11 +86,6 @@ def test_a_benchmark(tmp_path: Path) -> None:
     answer = run("bench", "produce", "--bulk", "10", "--rounds", "1", "--json", cwd=tmp_path)
     assert answer.status in (0, 1)  # ten events prove nothing
     assert answer.json["benchmark"] == "produce"
-
-
-@pytest.mark.slow
-def test_the_demo() -> None:
-    assert run("demo", "--seconds", "2", "--json").out
 
 
 def test_what_is_not_documented_is_refused(pgq: Run) -> None:

@@ -150,8 +150,7 @@ def _following(db: Database, *options: str) -> Iterator[tuple[subprocess.Popen[s
 
 def _more(process: subprocess.Popen[str], shown: list[str]) -> list[str]:
     assert process.stdout
-    for line in process.stdout:
-        shown.append(json.loads(line)["data"])
+    shown.extend(json.loads(line)["data"] for line in process.stdout)
     return shown
 
 

@@ -4,8 +4,8 @@
   file that the reader saves: it is written, not run. So is `toml`.
 - `sql` runs statement by statement in one session, as psql would do it.
 - `console` has commands behind `$ `. `pgq` runs on a terminal and must end with status 0, unless `$ echo $?` comes
-  next. What runs until it is stopped (`pgq ticker`, `pgq run`) does so until the end of the page, and must then end
-  well.
+  next. What runs until it is stopped (`pgq ticker`, `pgq run` and so on) does so until the end of the page, and must
+  then end well.
 - What is shown below a command, or as `text` right below another block, must be what came: spaces do not count, and
   `...` stands for anything.
 
@@ -68,7 +68,8 @@ class Command:
 
     @property
     def runs_on(self) -> bool:
-        return bool({"ticker", "run"} & set(self.words)) and not {"--once", "--help", "-h"} & set(self.words)
+        words = set(self.words)
+        return bool({"ticker", "run", "dev", "tail", "--watch"} & words) and not {"--once", "--no-follow"} & words
 
 
 class Scenario:

@@ -19,7 +19,7 @@ PAGES = [
         *(ROOT / "docs").rglob("*.md"),
     )
 ]
-PLAYED = [page for page in PAGES if any(block.language in RUN for block in page.blocks)]
+PLAYED = [page for page in PAGES if not page.generated and any(block.language in RUN for block in page.blocks)]
 
 
 def play(page: Page, db: Database, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,8 +20,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_defaults_need_no_file_and_no_variable() -> None:
     settings = load_settings()
     assert settings.conninfo == ""
-    assert settings.tick_interval == 0.05
-    assert settings.maintenance_interval == 1.0
+    assert settings.tick_interval == 0.002
+    assert settings.maintenance_interval == 2.0
 
 
 def test_each_source_wins_over_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,23 +74,27 @@ class Idle:
                 if self._channel == f"pgq_tick_{payload}":
                     self._self_tick_at = min(self._self_tick_at, monotonic() + self._self_tick_after)
             now = monotonic()
-            if now >= self._self_tick_at or now >= self._ticker_sleeps_until:
+            if now >= self._self_tick_at:
                 self._self_tick()
                 return
+            if now >= self._ticker_sleeps_until:
+                if not self._look_for_ticker():
+                    self._self_tick()
+                return  # also beside a ticker that is alive, to see whether queue and consumer are still there
             if now >= end:
                 return
             wake_at = min(end, self._self_tick_at, self._ticker_sleeps_until)
             self._stop.sleep_or_read(self._subscription.conn.fileno(), wake_at - now)
 
-    def _look_for_ticker(self) -> None:
-        """Until when a ticker sleeps that producers would wake; if none does, until the next look."""
+    def _look_for_ticker(self) -> bool:
+        """Until when a ticker sleeps that producers would wake; if none does, until the next look. Whether one does."""
         asleep = calls.value(self._subscription.conn, queries.WAKE_ARMED_MS) / 1000
         self._ticker_sleeps_until = monotonic() + max(asleep, self._self_tick_after)
+        return bool(asleep > 0)
 
     def _self_tick(self) -> None:
         self._self_tick_at = inf
         self._subscription.poke()
-        self._look_for_ticker()
 
     def _wait_and_poll(self, at_most: float) -> None:
         stopped = self._stop.sleep(min(self._poll, at_most))
