@@ -3,7 +3,8 @@
     def test_something(db: Database) -> None:          # once per chosen major
         conn = db.connect()                            # autocommit, closed at the end of the test
 
-`--pg 14,18`, `--pg all` or PGQ_TEST_PG choose the majors; the default is 15 and 18. A test (or a module, through
+`--pg 14,18`, `--pg all` or PGQ_TEST_PG choose the majors; the default is 15 and 18. The folders in EDGES run on the
+oldest and the newest of them. A test (or a module, through
 `pytestmark`) with the marker `newest` does not depend on the major and runs on the newest chosen one only.
 
 `db` and `empty_db` live in a cluster that other tests use before and after, `private_db` in one that is the test's
@@ -40,11 +41,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(60 * (minutes + 5)))
 
 
+EDGES = ("tests.client", "tests.consumers", "tests.ticker", "tests.delays")
+"""Tests of Python code, or of SQL that uses nothing new: the oldest and the newest chosen major say enough."""
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "pg_major" in metafunc.fixturenames:
         chosen = _majors(metafunc.config)
         if metafunc.definition.get_closest_marker("newest"):
             chosen = chosen[-1:]
+        elif metafunc.module.__name__.startswith(EDGES):
+            chosen = sorted({chosen[0], chosen[-1]})
         metafunc.parametrize("pg_major", chosen, ids=[f"pg{major}" for major in chosen])
 
 

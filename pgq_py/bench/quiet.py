@@ -49,7 +49,7 @@ class QuietParameters:
 
     seconds: float = 60.0
     queues: int = 1
-    settle: float = 5.0
+    settle: float = 12.0
     bounds: bool = True
 
 

@@ -12,6 +12,7 @@ clock, which all processes share; delayed events carry the time of day at which 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import random
 import sys
@@ -23,7 +24,7 @@ from typing import Any, Final
 
 from pgq_py.app import PgQ
 from pgq_py.outcomes import Retry
-from pgq_py.types import Event
+from pgq_py.types import Event, EventId
 
 __all__ = ["main"]
 
@@ -38,19 +39,19 @@ PATIENCE: Final = 30.0
 
 def consume(queue: str, consumer: str, nack_every: int) -> dict[str, Any]:
     """Handle events until all have come. Of every `nack_every` first deliveries one is asked to come again."""
-    first: dict[float, tuple[float, float]] = {}
-    done: set[float] = set()
-    nacked: set[float] = set()
+    first: dict[EventId, tuple[float, float, float]] = {}
+    done: set[EventId] = set()
+    nacked: set[EventId] = set()
     pgq = PgQ()
+    logging.getLogger("pgq_py").setLevel(logging.ERROR)  # asking for events again is no news here
 
     @pgq.consumer(queue, name=consumer)
     def handle(event: Event) -> None:
-        stamp = float(event.data or 0)
-        first.setdefault(stamp, (monotonic(), time.time()))
+        first.setdefault(event.id, (float(event.data or 0), monotonic(), time.time()))
         if nack_every and not event.retries and event.id % nack_every == 0:
-            nacked.add(stamp)
+            nacked.add(event.id)
             raise Retry(in_=RETRY_IN)
-        done.add(stamp)
+        done.add(event.id)
 
     with pgq, pgq.runner():
         _say("ready")
@@ -58,8 +59,7 @@ def consume(queue: str, consumer: str, nack_every: int) -> dict[str, Any]:
         deadline = monotonic() + PATIENCE
         while len(done) < expected and monotonic() < deadline:
             time.sleep(0.01)
-    times = [[stamp, *seen] for stamp, seen in sorted(first.items())]
-    return {"done": len(done), "nacked": len(nacked), "first": times}
+    return {"done": len(done), "nacked": len(nacked), "first": sorted(first.values())}
 
 
 def produce(queue: str, rate: float, seconds: float, delay: float) -> dict[str, Any]:

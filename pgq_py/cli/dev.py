@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import psycopg
@@ -25,13 +27,15 @@ from pgq_py.ticker import Ticker
 __all__ = ["dev"]
 
 
+Target = Annotated[
+    str | None, typer.Argument(metavar="[MODULE:OBJ]", show_default=False, help="Run its consumers as well.")
+]
+Tcp = Annotated[bool, typer.Option("--tcp", help="Listen on 127.0.0.1 too, for tools that know no Unix sockets.")]
+
+
 def dev(
-    target: Annotated[
-        str | None, typer.Argument(metavar="[MODULE:OBJ]", show_default=False, help="Run its consumers as well.")
-    ] = None,
-    tcp: Annotated[
-        bool, typer.Option("--tcp", help="Listen on 127.0.0.1 too, for tools that know no Unix sockets.")
-    ] = False,
+    target: Target = None,
+    tcp: Tcp = False,
     log_format: LogFormat = Format.TEXT,
     verbose: Verbose = False,
     json: Json = False,
@@ -51,17 +55,24 @@ def dev(
             schema.install(conn)
         app = None if target is None else _application(target, dsn)
         _announce(dsn, as_json=json)
-        ticker = Ticker(settings(dsn))
-        ticking = threading.Thread(target=ticker.run, name="ticker")
-        ticking.start()
-        try:
+        with _ticking(dsn):
             if app is None or stop.is_set():
                 stop.wait()
             else:
                 run_app(app)
-        finally:
-            ticker.stop()
-            ticking.join()
+
+
+@contextmanager
+def _ticking(dsn: str) -> Iterator[None]:
+    """A ticker in a thread."""
+    ticker = Ticker(settings(dsn))
+    thread = threading.Thread(target=ticker.run, name="ticker")
+    thread.start()
+    try:
+        yield
+    finally:
+        ticker.stop()
+        thread.join()
 
 
 def _application(target: str, dsn: str) -> PgQ | AsyncPgQ:

@@ -25,16 +25,17 @@ _COLUMNS = (
 _COLOURS = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 
+TickerLag = Annotated[float, typer.Option(metavar="SECONDS", min=0.05, help="How long events may wait for a tick.")]
+ConsumerLag = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How far a consumer may be behind.")]
+RotationBlocked = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0, help="How long a transaction may hold up rotation, or vacuum.")
+]
+
+
 def doctor(
-    ticker_lag: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.05, help="How long events may wait for a tick.")
-    ] = Limits.ticker,
-    consumer_lag: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="How far a consumer may be behind.")
-    ] = Limits.consumer,
-    rotation_blocked: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="How long a transaction may hold up rotation, or vacuum.")
-    ] = Limits.rotation,
+    ticker_lag: TickerLag = Limits.ticker,
+    consumer_lag: ConsumerLag = Limits.consumer,
+    rotation_blocked: RotationBlocked = Limits.rotation,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:

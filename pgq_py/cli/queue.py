@@ -57,6 +57,19 @@ def show(queue: Queue, dsn: Dsn = None, json: Json = False) -> None:
     show_queue(_COLUMNS, details, as_json=json)
 
 
+Parameter = Annotated[str | None, typer.Argument(metavar="[PARAMETER]", show_default=False)]
+Value = Annotated[
+    str | None, typer.Argument(metavar="[VALUE]", show_default=False, help="`null` takes a setting back.")
+]
+MaxRetries = Annotated[
+    str | None, typer.Option(metavar="N", help="After so many an event is a dead letter, 0: at once.")
+]
+MaxConsumerLag = Annotated[
+    str | None, typer.Option(metavar="INTERVAL", help="Evict consumers that are further behind; null: never.")
+]
+DisableInsert = Annotated[str | None, typer.Option(metavar="true|false", help="Refuse events.")]
+
+
 @app.command()
 def create(  # noqa: PLR0917 - typer calls it by name
     queue: Queue,
@@ -80,19 +93,13 @@ def create(  # noqa: PLR0917 - typer calls it by name
 @app.command("set")
 def configure(  # noqa: PLR0917
     queue: Queue,
-    parameter: Annotated[str | None, typer.Argument(metavar="[PARAMETER]", show_default=False)] = None,
-    value: Annotated[
-        str | None, typer.Argument(metavar="[VALUE]", show_default=False, help="`null` takes a setting back.")
-    ] = None,
-    max_retries: Annotated[
-        str | None, typer.Option(metavar="N", help="After so many an event is a dead letter, 0: at once.")
-    ] = None,
+    parameter: Parameter = None,
+    value: Value = None,
+    max_retries: MaxRetries = None,
     retention: Retention = None,
     rotation_period: RotationPeriod = None,
-    max_consumer_lag: Annotated[
-        str | None, typer.Option(metavar="INTERVAL", help="Evict consumers that are further behind; null: never.")
-    ] = None,
-    disable_insert: Annotated[str | None, typer.Option(metavar="true|false", help="Refuse events.")] = None,
+    max_consumer_lag: MaxConsumerLag = None,
+    disable_insert: DisableInsert = None,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
@@ -100,15 +107,10 @@ def configure(  # noqa: PLR0917
 
     All of them are changed, or none. `pgq queue show` shows them.
     """
-    chosen = _given(
-        max_retries=max_retries,
-        retention=retention,
-        rotation_period=rotation_period,
-        max_consumer_lag=max_consumer_lag,
-        disable_insert=disable_insert,
-    )
+    chosen = _given(max_retries=max_retries, retention=retention, rotation_period=rotation_period)
+    chosen |= _given(max_consumer_lag=max_consumer_lag, disable_insert=disable_insert)
     if parameter is not None and value is not None:
-        chosen[parameter] = None if value.lower() == "null" else value
+        chosen |= _given(**{parameter: value})
     if not chosen or (parameter is None) is not (value is None):
         raise typer.BadParameter("name a setting and its value, or give options", param_hint="'PARAMETER VALUE'")
     with client(dsn) as pgq, pgq.transaction() as conn:

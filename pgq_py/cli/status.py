@@ -23,21 +23,24 @@ __all__ = ["status"]
 WATCH_INTERVAL = 2.0
 
 
+Every = Annotated[
+    float | None,
+    typer.Argument(metavar="[SECONDS]", min=0.1, show_default=False, help="With --watch: how often; 2."),
+]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")]
+TickerLag = Annotated[float, typer.Option(metavar="SECONDS", min=0.05, help="How long events may wait for a tick.")]
+ConsumerLag = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How far a consumer may be behind.")]
+RotationBlocked = Annotated[
+    float, typer.Option(metavar="SECONDS", min=0, help="How long a transaction may hold up rotation.")
+]
+
+
 def status(  # noqa: PLR0917 - typer calls it by name
-    every: Annotated[
-        float | None,
-        typer.Argument(metavar="[SECONDS]", min=0.1, show_default=False, help="With --watch: how often; 2."),
-    ] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")] = False,
-    ticker_lag: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.05, help="How long events may wait for a tick.")
-    ] = Limits.ticker,
-    consumer_lag: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="How far a consumer may be behind.")
-    ] = Limits.consumer,
-    rotation_blocked: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="How long a transaction may hold up rotation.")
-    ] = Limits.rotation,
+    every: Every = None,
+    watch: Watch = False,
+    ticker_lag: TickerLag = Limits.ticker,
+    consumer_lag: ConsumerLag = Limits.consumer,
+    rotation_blocked: RotationBlocked = Limits.rotation,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:

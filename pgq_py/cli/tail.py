@@ -34,22 +34,28 @@ _COLUMNS = (
 )
 
 
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--since",
+        metavar="TIME|earliest",
+        help="Begin with events of transactions that began then (ISO 8601), or with all that are left.",
+    ),
+]
+Type = Annotated[str | None, typer.Option("--type", "-t", metavar="TYPE", help="Only of this type.")]
+Lines = Annotated[
+    int | None,
+    typer.Option("--lines", "-n", metavar="N", min=0, help="Begin with the last N; 10 without --since."),
+]
+Follow = Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more, until Ctrl-C.")]
+
+
 def tail(  # noqa: PLR0917 - typer calls it by name
     queue: Annotated[str, typer.Argument(metavar="QUEUE", show_default=False)],
-    since: Annotated[
-        str | None,
-        typer.Option(
-            "--since",
-            metavar="TIME|earliest",
-            help="Begin with events of transactions that began then (ISO 8601), or with all that are left.",
-        ),
-    ] = None,
-    event_type: Annotated[str | None, typer.Option("--type", "-t", metavar="TYPE", help="Only of this type.")] = None,
-    lines: Annotated[
-        int | None,
-        typer.Option("--lines", "-n", metavar="N", min=0, help="Begin with the last N; 10 without --since."),
-    ] = None,
-    follow: Annotated[bool, typer.Option("--follow/--no-follow", help="Wait for more, until Ctrl-C.")] = True,
+    since: Since = None,
+    event_type: Type = None,
+    lines: Lines = None,
+    follow: Follow = True,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:

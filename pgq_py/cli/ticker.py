@@ -20,16 +20,21 @@ from pgq_py.ticker import Ticker, TickerEverywhere
 __all__ = ["ticker"]
 
 
+Once = Annotated[bool, typer.Option("--once", help="Tick what is due, maintain once, and end.")]
+AllDatabases = Annotated[
+    bool,
+    typer.Option("--all-databases", help="Every database of the server that has the schema, also those to come."),
+]
+Interval = Annotated[
+    float | None,
+    typer.Option("--interval", metavar="SECONDS", help="Between two looks for events in a rush (0.002)."),
+]
+
+
 def ticker(  # noqa: PLR0917 - typer calls it by name
-    once: Annotated[bool, typer.Option("--once", help="Tick what is due, maintain once, and end.")] = False,
-    all_databases: Annotated[
-        bool,
-        typer.Option("--all-databases", help="Every database of the server that has the schema, also those to come."),
-    ] = False,
-    tick_interval: Annotated[
-        float | None,
-        typer.Option("--interval", metavar="SECONDS", help="Between two looks for events in a rush (0.002)."),
-    ] = None,
+    once: Once = False,
+    all_databases: AllDatabases = False,
+    tick_interval: Interval = None,
     log_format: LogFormat = Format.TEXT,
     verbose: Verbose = False,
     dsn: Dsn = None,

@@ -80,7 +80,7 @@ spooled in memory, which saves a fifth of the time for 200,000 of them."""
 
 BATCH_CURSOR: Final = SQL(
     "declare pgq_batch no scroll cursor with hold for "
-    "select ev_id, ev_time, ev_txid::text::bigint, ev_retry, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, "
+    "select ev_id, ev_time, ev_txid, ev_retry, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, "
     "ev_extra4 from ({}) e"
 )
 """That query as a cursor (template: its text), in the columns of `Event`. The first rows are fetched in the transaction

@@ -41,16 +41,18 @@ class Watch:
     def __init__(self) -> None:
         self._seen: dict[str, tuple[int, int]] = {}
         self.names: dict[int, str] = {}
+        self.moved = 0
 
     def look(self, marks: Iterable[Mark]) -> list[str]:
-        """Take note of the marks of all queues; returns those to probe."""
+        """Take note of the marks of all queues; returns those to probe. `moved` counts the ids drawn since."""
         seen: dict[str, tuple[int, int]] = {}
         probe = []
-        self.names = {}
+        self.names, self.moved = {}, 0
         for mark in marks:
             self.names[mark.queue_id] = mark.queue
             seq, horizon = self._seen.get(mark.queue, (-1, 0))
             if mark.event_seq != seq:
+                self.moved += max(mark.event_seq - seq, 0) if seq >= 0 else 0
                 horizon = mark.xmax
                 probe.append(mark.queue)
             elif mark.xmin < horizon:
@@ -71,25 +73,39 @@ class Pace:
     Asleep, every event sends a notification, and a tick follows it at once: the lowest latency, and nothing to do while
     idle. But PostgreSQL lets one notifying transaction commit at a time, so from some rate on the notifications halve
     what producers get done; then the ticker takes them off and looks by itself, a few hundred times a second, until the
-    rate has fallen by half.
+    rate has fallen by half. The rate is that of ticks or of notifications, whichever is higher: producers that queue up
+    to notify keep the ticker from ticking, which notifies too, and events for later bring no tick at all. While it
+    looks by itself, the ids that it sees drawn stand for notifications, but for bulk ones.
     """
 
     WINDOW = 0.2
+    MOST_PER_LOOK = 16
 
     def __init__(self, busy_rate: float = 80.0) -> None:
         self._busy, self._calm = busy_rate, busy_rate / 2
         self._ticks: deque[float] = deque()
+        self._wakes: deque[float] = deque()
         self.busy = False
 
     def ticked(self, now: float) -> None:
         """A tick was made."""
         self._ticks.append(now)
 
+    def woken(self, now: float, times: int) -> None:
+        """So many notifications have come."""
+        self._wakes.extend([now] * times)
+
+    def moved(self, now: float, ids: int) -> None:
+        """A look has seen so many ids drawn since the look before."""
+        if self.busy:
+            self.woken(now, min(ids, self.MOST_PER_LOOK))
+
     def decide(self, now: float) -> bool:
         """True when `busy` has just changed."""
-        while self._ticks and self._ticks[0] < now - self.WINDOW:
-            self._ticks.popleft()
-        rate = len(self._ticks) / self.WINDOW
+        for times in (self._ticks, self._wakes):
+            while times and times[0] < now - self.WINDOW:
+                times.popleft()
+        rate = max(len(self._ticks), len(self._wakes)) / self.WINDOW
         busy = rate >= (self._calm if self.busy else self._busy)
         changed, self.busy = busy != self.busy, busy
         return changed

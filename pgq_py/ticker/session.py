@@ -129,7 +129,8 @@ class Session:
 
     def _woken(self) -> set[str]:
         """Queues that producers have announced. A payload that is no queue of ours is somebody's joke."""
-        heard = {payload for channel, payload in self._notices.take() if channel == "pgq_wake"}
+        heard = [payload for channel, payload in self._notices.take() if channel == "pgq_wake"]
+        self._pace.woken(monotonic(), len(heard))
         ids = {int(payload) for payload in heard if payload.isascii() and payload.isdigit() and len(payload) < 11}
         if ids - self._watch.names.keys():
             self._look_at = 0.0  # a new queue, perhaps
@@ -142,6 +143,7 @@ class Session:
         started = monotonic()
         marks = [Mark(*row) for row in calls.rows(self._conn, queries.QUEUE_MARKS)]
         probe = self._watch.look(marks)
+        self._pace.moved(started, self._watch.moved)
         if self._pace.busy:
             pause = FIRST_LOOK
         elif marks and marks[0].xmin < self._armed_xmax:

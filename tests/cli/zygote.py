@@ -7,6 +7,7 @@ exit status, as if it had been started by a shell. `python -m pgq_py` itself is 
 from __future__ import annotations
 
 import fcntl
+import gc
 import json
 import os
 import socket
@@ -58,6 +59,7 @@ class Zygote:
 def _serve(number: int) -> None:
     import pgq_py.cli  # noqa: F401 - what all commands have in common
 
+    gc.freeze()  # children would copy what a collection touches
     with socket.socket(fileno=number) as requests:
         while True:
             head, fds, _, _ = socket.recv_fds(requests, 8, 3)

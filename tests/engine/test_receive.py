@@ -23,6 +23,7 @@ from tests.engine.support import (
     refused,
     rollback,
     rotate,
+    rotated,
     send,
     step,
     tick,
@@ -146,6 +147,19 @@ def test_an_empty_batch_is_not_an_empty_queue(db: Database) -> None:
         assert ack(conn, received[0]) in (0, 1)
     assert found == ["1", "2", "3"]
     assert drain(conn, "d") == ["d", "1", "d", "2", "d", "3"]
+
+
+def test_a_consumer_that_only_receives_lets_go_of_old_slots(db: Database) -> None:
+    """Passing empty windows is progress, and is kept."""
+    conn = db.connect()
+    create(conn, "c")
+    _send_numbers(conn, 1, 3)
+    assert ack(conn, receive(conn)[0]) == 1
+    rotated(conn, "switched", "closed", "waiting")
+    newest = tick(conn)
+    assert receive(conn) == (None, [])
+    assert value(conn, "select last_tick from pgq.get_consumer_info('q', 'c')") == newest
+    rotated(conn, "truncated")
 
 
 def test_windows_are_merged_up_to_the_number_asked_for(db: Database) -> None:

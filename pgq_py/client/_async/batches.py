@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["AsyncBatch"]
 
 FETCH_ROWS = 2_000
-"""Events per round trip: as many as stay in the processor's caches; larger ones were slower."""
+"""What `fetch` returns at most, unless told."""
 
 
 class AsyncBatch:
@@ -103,9 +103,9 @@ class AsyncBatch:
         if length_hint(self._unread):
             return True
         self._handed = self._handed_out()
-        self._chunk = await self._subscription.fetch(FETCH_ROWS) if self._more else []
+        self._chunk = await self._subscription.stream() if self._more else []
         self._unread = iter(self._chunk)
-        if self._more and len(self._chunk) < FETCH_ROWS:
+        if self._more and self._subscription.at_end:
             self._more = False
             await self._subscription.close_cursor()
         return bool(self._chunk)

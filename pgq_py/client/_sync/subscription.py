@@ -19,7 +19,7 @@ from pgq_py.client import queries
 from pgq_py.client._sync import calls
 from pgq_py.client._sync.batches import Batch
 from pgq_py.client.connecting import is_pooled
-from pgq_py.client.rows import event_rows
+from pgq_py.client.rows import CHUNK_ROWS, event_rows, read_txids, rows_to_ask
 from pgq_py.errors import PgqError, translate
 from pgq_py.types import BatchId, Event, EventId, OpenBatch
 
@@ -44,6 +44,8 @@ class Subscription:
         self._owned = False
         self._declared = False
         self._rows = Cursor(conn, row_factory=event_rows)
+        read_txids(self._rows)
+        self._ask, self._left, self._short = CHUNK_ROWS, 0, True
 
     def own(self) -> bool:
         """Try to become the one worker of this consumer, until `disown` or the end of the connection.
@@ -110,6 +112,23 @@ class Subscription:
             self._rows.execute(queries.FETCH_BATCH.format(Literal(limit)), binary=True, prepare=False)
             return self._rows.fetchall()
 
+    def stream(self) -> list[Event]:
+        """The next events of the declared cursor, at most CHUNK_ROWS of an answer of several thousand."""
+        with translate():
+            if not self._left:
+                self._rows.execute(queries.FETCH_BATCH.format(Literal(self._ask)), binary=True, prepare=False)
+                self._left = self._rows.rowcount
+                self._short = self._left < self._ask
+            events = self._rows.fetchmany(CHUNK_ROWS)
+        self._left -= len(events)
+        self._ask = rows_to_ask(events)
+        return events
+
+    @property
+    def at_end(self) -> bool:
+        """`stream` has nothing more to give."""
+        return self._short and not self._left
+
     def close_cursor(self) -> None:
         """Give the rows that are left back to the server."""
         if self._declared:
@@ -120,4 +139,5 @@ class Subscription:
         self.close_cursor()
         ((statement, *_),) = calls.rows(self.conn, queries.BATCH_EVENT_SQL, [batch.id])
         calls.command(self.conn, queries.BATCH_CURSOR.format(SQL(statement)))
+        self._ask, self._left = CHUNK_ROWS, 0
         self._declared = True
