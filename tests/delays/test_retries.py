@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import LiteralString
 
 import psycopg
@@ -38,7 +37,7 @@ LETTERS = "select consumer_name, reason, attempts, ev_data from pgq.dead_letter 
 
 
 @pytest.fixture
-def conn(db: Database) -> Iterator[Conn]:
+def conn(db: Database) -> Conn:
     connection = db.connect()
     create(connection, "c", "other")
     return connection
