@@ -41,18 +41,16 @@ class Watch:
     def __init__(self) -> None:
         self._seen: dict[str, tuple[int, int]] = {}
         self.names: dict[int, str] = {}
-        self.moved = 0
 
     def look(self, marks: Iterable[Mark]) -> list[str]:
-        """Take note of the marks of all queues; returns those to probe. `moved` counts the ids drawn since."""
+        """Take note of the marks of all queues; returns those to probe."""
         seen: dict[str, tuple[int, int]] = {}
         probe = []
-        self.names, self.moved = {}, 0
+        self.names = {}
         for mark in marks:
             self.names[mark.queue_id] = mark.queue
             seq, horizon = self._seen.get(mark.queue, (-1, 0))
             if mark.event_seq != seq:
-                self.moved += max(mark.event_seq - seq, 0) if seq >= 0 else 0
                 horizon = mark.xmax
                 probe.append(mark.queue)
             elif mark.xmin < horizon:
@@ -74,12 +72,10 @@ class Pace:
     idle. But PostgreSQL lets one notifying transaction commit at a time, so from some rate on the notifications halve
     what producers get done; then the ticker takes them off and looks by itself, a few hundred times a second, until the
     rate has fallen by half. The rate is that of ticks or of notifications, whichever is higher: producers that queue up
-    to notify keep the ticker from ticking, which notifies too, and events for later bring no tick at all. While it
-    looks by itself, the ids that it sees drawn stand for notifications, but for bulk ones.
+    to notify keep the ticker from ticking, which notifies too, and events for later bring no tick at all.
     """
 
     WINDOW = 0.2
-    MOST_PER_LOOK = 16
 
     def __init__(self, busy_rate: float = 80.0) -> None:
         self._busy, self._calm = busy_rate, busy_rate / 2
@@ -94,11 +90,6 @@ class Pace:
     def woken(self, now: float, times: int) -> None:
         """So many notifications have come."""
         self._wakes.extend([now] * times)
-
-    def moved(self, now: float, ids: int) -> None:
-        """A look has seen so many ids drawn since the look before."""
-        if self.busy:
-            self.woken(now, min(ids, self.MOST_PER_LOOK))
 
     def decide(self, now: float) -> bool:
         """True when `busy` has just changed."""

@@ -80,11 +80,11 @@ class Session:
     def beat(self) -> None:
         """Do what is due now."""
         now = monotonic()
-        woken = self._woken()
+        woken, later = self._woken()
         for queue in woken | self._hot.keys() if self._pace.busy else woken:
             self._tick(queue)
-        if woken:
-            self._refresh_releases(woken)
+        if woken or later:
+            self._refresh_releases(woken | later)
         if now >= self._full_at:
             self._look()
             self._probe(None)
@@ -127,14 +127,21 @@ class Session:
         wake_at = min(self._look_at, self._full_at, self._renew_at, *self._release_at.values(), float("inf"))
         self._stop.sleep_or_read(self._conn.fileno(), wake_at - monotonic())
 
-    def _woken(self) -> set[str]:
-        """Queues that producers have announced. A payload that is no queue of ours is somebody's joke."""
-        heard = [payload for channel, payload in self._notices.take() if channel == "pgq_wake"]
+    def _woken(self) -> tuple[set[str], set[str]]:
+        """Queues for which producers have announced events, and events for later.
+
+        A payload that is no queue of ours is somebody's joke, or a new queue.
+        """
+        heard = [payload.split() for channel, payload in self._notices.take() if channel == "pgq_wake"]
         self._pace.woken(monotonic(), len(heard))
-        ids = {int(payload) for payload in heard if payload.isascii() and payload.isdigit() and len(payload) < 11}
-        if ids - self._watch.names.keys():
-            self._look_at = 0.0  # a new queue, perhaps
-        return {self._watch.names[number] for number in ids & self._watch.names.keys()}
+        found: tuple[set[str], set[str]] = set(), set()
+        for number, *later in filter(None, heard):
+            queue = self._watch.names.get(int(number)) if number.isascii() and number.isdigit() else None
+            if queue is None:
+                self._look_at = 0.0
+            else:
+                found[bool(later)].add(queue)
+        return found
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -143,7 +150,6 @@ class Session:
         started = monotonic()
         marks = [Mark(*row) for row in calls.rows(self._conn, queries.QUEUE_MARKS)]
         probe = self._watch.look(marks)
-        self._pace.moved(started, self._watch.moved)
         if self._pace.busy:
             pause = FIRST_LOOK
         elif marks and marks[0].xmin < self._armed_xmax:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import LiteralString
+
 import pytest
 
 from tests.clusters import Database
@@ -42,15 +44,16 @@ def test_an_armed_ticker_is_woken_by_every_way_to_send(sessions: tuple[Conn, Con
     assert heard(listener) == []
     value(conn, ARM, 10_000)
     assert 9_000 < value(conn, "select pgq.wake_armed_ms()") <= 10_000
-    for call in (
-        "select pgq.insert_event(%s, 't', 'x')",
-        "select pgq.send_batch(%s, 't', array['a', 'b'])",
-        "select pgq.send(%s, 't', 'x'::text, deliver_in => interval '1 hour')",
-        "select pgq.insert_event_raw(%s, null, null, null, null, 't', 'x', null, null, null, null)",
-        "select pgq.wake(%s)",
-    ):
+    calls: dict[LiteralString, str] = {
+        "select pgq.insert_event(%s, 't', 'x')": number,
+        "select pgq.send_batch(%s, 't', array['a', 'b'])": number,
+        "select pgq.send(%s, 't', 'x'::text, deliver_in => interval '1 hour')": f"{number} later",
+        "select pgq.insert_event_raw(%s, null, null, null, null, 't', 'x', null, null, null, null)": number,
+        "select pgq.wake(%s)": number,
+    }
+    for call, payload in calls.items():
         value(conn, call, QUEUE)
-        assert heard(listener) == [("pgq_wake", number)], call
+        assert heard(listener) == [("pgq_wake", payload)], call
     value(conn, ARM, 0)
     send(conn, "x")
     assert heard(listener) == []

@@ -60,23 +60,25 @@ $$;
 comment on function pgq._now_ms() is 'The time in ms since 1970';
 
 
-create or replace function pgq._wake(i_queue int4)
+create or replace function pgq._wake(i_queue int4, i_later boolean default false)
 returns void language plpgsql as $$
 -- ----------------------------------------------------------------------
--- Function: pgq._wake(1)
+-- Function: pgq._wake(2)
 --
---      Notify the ticker if it is armed. Not with pgq.wake = off: a
+--      Notify the ticker if it is armed: of an event, with the queue's id; of
+--      one for later, with the id and the word "later", which consumers pass
+--      over, for no tick will come of it yet. Not with pgq.wake = off: a
 --      transaction that has notified cannot be prepared; the ticker's probe
 --      finds its events.
 -- ----------------------------------------------------------------------
 begin
     if pg_sequence_last_value('pgq.wake_deadline'::regclass) > pgq._now_ms()
        and current_setting('pgq.wake', true) is distinct from 'off' then
-        perform pg_notify('pgq_wake', i_queue::text);
+        perform pg_notify('pgq_wake', i_queue::text || case when i_later then ' later' else '' end);
     end if;
 end;
 $$;
-comment on function pgq._wake(int4) is 'Notify the ticker if it is armed';
+comment on function pgq._wake(int4, boolean) is 'Notify the ticker if it is armed';
 
 
 create or replace function pgq.wake(i_queue_name text)

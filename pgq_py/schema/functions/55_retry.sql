@@ -110,7 +110,7 @@ begin
         using c, i_ids, i_due, nr, c.sub_id;
     get diagnostics moved = row_count;
     if moved > 0 then
-        perform pgq._wake(nr);
+        perform pgq._wake(nr, true);
     end if;
     return moved;
 end;
@@ -212,7 +212,7 @@ begin
                    pgq._delay_slot(q.queue_id))
         using coalesce(x_retry_after, pgq._clock()), q.queue_id, id, coalesce(x_ev_time, now()), r.sub_id, x_ev_retry,
               x_ev_type, x_ev_data, x_ev_extra1, x_ev_extra2, x_ev_extra3, x_ev_extra4;
-    perform pgq._wake(q.queue_id);
+    perform pgq._wake(q.queue_id, true);
     return id;
 end;
 $$;

@@ -46,7 +46,7 @@ begin
     execute format('insert into pgq.%I (due, ev_queue, ev_id, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4)'
                    ' values ($1, $2, $3, $4, $5, $6, $7, $8, $9)', pgq._delay_slot(q.queue_id))
         using $2, q.queue_id, id, $3, $4, $5, $6, $7, $8;
-    perform pgq._wake(q.queue_id);
+    perform pgq._wake(q.queue_id, true);
     return id;
 end;
 $$;
@@ -132,7 +132,7 @@ begin
                    ' returning ev_id) select coalesce(array_agg(ev_id order by ev_id), ''{}'') from sent',
                    pgq._delay_slot(q.queue_id))
         into ids using q.queue_id, q.queue_event_seq, $3, due, $4;
-    perform pgq._wake(q.queue_id);
+    perform pgq._wake(q.queue_id, true);
     return ids;
 end;
 $$;
