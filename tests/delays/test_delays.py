@@ -45,8 +45,8 @@ def test_a_late_commit_of_a_past_due_time_is_released_by_the_next_step(db: Datab
     conn, writer = db.connect(), db.connect()
     create(conn, "c")
     begin(writer, level)
-    value(writer, LATER, QUEUE, "late", "20 ms")
-    value(conn, LATER, QUEUE, "prompt", "40 ms")
+    value(writer, LATER, QUEUE, "late", "500 ms")
+    value(conn, LATER, QUEUE, "prompt", "600 ms")
     wait_until(lambda: value(conn, RELEASE, QUEUE))
     assert deliver(conn) == ["prompt"]
     commit(writer)
@@ -69,7 +69,7 @@ def test_events_come_in_the_order_of_their_times(db: Database) -> None:
     conn = db.connect()
     create(conn, "c")
     with conn.transaction():
-        for name, delay in (("third", "30 ms"), ("first", "10 ms"), ("second", "20 ms")):
+        for name, delay in (("third", "700 ms"), ("first", "500 ms"), ("second", "600 ms")):
             value(conn, LATER, QUEUE, name, delay)
     wait_until(lambda: value(conn, "select bool_and(due < clock_timestamp()) from pgq.delayed_event"))
     assert value(conn, RELEASE, QUEUE) == 3
@@ -83,7 +83,7 @@ def test_events_come_in_the_order_of_their_times(db: Database) -> None:
 def test_a_cancelled_event_never_comes(db: Database) -> None:
     conn = db.connect()
     create(conn, "c")
-    cancelled, kept = (value(conn, LATER, QUEUE, name, "50 ms") for name in ("cancelled", "kept"))
+    cancelled, kept = (value(conn, LATER, QUEUE, name, "500 ms") for name in ("cancelled", "kept"))
     cancel = "select pgq.cancel_event(%s, %s)"
     assert [value(conn, cancel, QUEUE, cancelled) for _ in range(2)] == [1, 0]
     ring = f"delay_{value(conn, 'select queue_id from pgq.queue')}"
@@ -100,7 +100,7 @@ def test_a_cancelled_event_never_comes(db: Database) -> None:
 def test_a_rolled_back_cancellation_is_none(db: Database) -> None:
     conn, other = db.connect(), db.connect()
     create(conn, "c")
-    event = value(conn, LATER, QUEUE, "x", "30 ms")
+    event = value(conn, LATER, QUEUE, "x", "500 ms")
     begin(other)
     assert value(other, "select pgq.cancel_event(%s, %s)", QUEUE, event) == 1
     other.rollback()
@@ -113,7 +113,7 @@ def test_one_queue_holds_up_no_other(db: Database) -> None:
     conn, holder = db.connect(), db.connect()
     for name in ("locked", "paused", "disabled", "broken", "fine"):
         create(conn, "c", queue=name)
-        value(conn, LATER, name, name, "1 ms")
+        value(conn, LATER, name, name, "500 ms")
     configure(conn, "ticker_paused", "true", "paused")
     configure(conn, "disable_insert", "true", "disabled")
     number = "select queue_id from pgq.queue where queue_name = %s"
@@ -140,7 +140,7 @@ def test_one_queue_holds_up_no_other(db: Database) -> None:
 def test_poke_releases_and_then_ticks(db: Database) -> None:
     conn = db.connect()
     create(conn, "c")
-    value(conn, LATER, QUEUE, "x", "1 ms")
+    value(conn, LATER, QUEUE, "x", "500 ms")
     poke = "select pgq.poke(%s)"
     wait_until(lambda: value(conn, poke, QUEUE) == 0)
     assert value(conn, poke, QUEUE) > 1
@@ -152,7 +152,7 @@ def test_many_at_once(db: Database) -> None:
     create(conn, "c")
     batch = "select pgq.send_batch_at(%s, %s::timestamptz[], 't', %s::text[])"
     now = value(conn, "select clock_timestamp()")
-    ids = value(conn, batch, QUEUE, [value(conn, "select now() + interval '10 ms'")], ["a", "b", "c"])
+    ids = value(conn, batch, QUEUE, [value(conn, "select now() + interval '500 ms'")], ["a", "b", "c"])
     assert ids == sorted(ids)
     assert value(conn, batch, QUEUE, [], []) == []
     for times, data in (([now], None), ([now, now], ["a"]), ([None], ["a"])):
