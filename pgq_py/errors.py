@@ -210,7 +210,10 @@ class ForeignCluster(PgqError):
     """The log was restored from another cluster, whose transaction ids mean nothing here."""
 
     default_sqlstate = "PQ010"
-    default_advice = "Every event is kept and nothing is delivered until the log has been rebased onto this cluster."
+    default_advice = (
+        "Every event is kept and nothing is delivered: the positions belong to another cluster. Restore a physical "
+        "backup, or start the queue anew."
+    )
 
 
 class ExternalTicker(PgqError):

@@ -199,7 +199,6 @@ class RingInfo:
     bytes: int
     switched_at: datetime | None
     skipped: int
-    last_skip: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ A result is one JSON object. `format` changes when a reader of it would have to.
 from __future__ import annotations
 
 import statistics
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -92,7 +93,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class Result(ABC):
     """What all results have in common; each benchmark adds its figures as fields."""
 
     run: Run
@@ -103,9 +104,9 @@ class Result:
         """Every promise was kept."""
         return all(promise.kept for promise in self.promises)
 
+    @abstractmethod
     def lines(self) -> list[Line]:
         """The figures in the order in which they are shown."""
-        raise NotImplementedError
 
     def as_json(self) -> dict[str, Any]:
         """The whole result as one object for `json.dumps`."""

@@ -45,7 +45,6 @@ _RINGS = (
     Column[RingInfo]("bytes", lambda r: r.bytes, size),
     Column[RingInfo]("switched_at", lambda r: r.switched_at),
     Column[RingInfo]("skipped", lambda r: r.skipped, quiet=True),
-    Column[RingInfo]("last_skip", lambda r: r.last_skip),
 )
 _BLOCKERS = (
     Column[RingBlocker]("slot", lambda b: b.slot),

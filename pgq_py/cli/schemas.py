@@ -139,7 +139,6 @@ _STATUS = _object(
             bytes=INTEGER,
             switched_at=_maybe(TIME),
             skipped=INTEGER,
-            last_skip=_maybe(STRING),
         )
     ),
     blockers=_list(

@@ -186,6 +186,9 @@ ASYNCHRONOUS_COMMIT: Final = "set synchronous_commit = off"
 """For the ticker's own session: a tick lost in a crash is made again, and a commit that acknowledges a batch flushes
 the ticks before it."""
 
+TICKER_PATIENCE: Final = "set lock_timeout = '100ms'"
+"""For the ticker's own session: a queue whose row somebody has locked, and not committed, must not stall the others."""
+
 MAINT_OPERATIONS: Final = "select func_name, func_arg from pgq.maint_operations()"
 """What maintenance has to call now; an argument may be null."""
 

@@ -70,6 +70,7 @@ class Session:
     def run(self) -> None:
         """Tick and release until stopped."""
         calls.command(self._conn, queries.ASYNCHRONOUS_COMMIT)
+        calls.command(self._conn, queries.TICKER_PATIENCE)
         calls.command(self._conn, queries.LISTEN.format(Identifier("pgq_wake")))
         self._arm()
         while not self._stop.is_set():

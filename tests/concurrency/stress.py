@@ -22,27 +22,23 @@ from psycopg import sql
 
 from tests.clusters import Cluster, Database
 from tests.concurrency.chaos import (
-    CONSUMERS,
-    QUEUE,
     SCHEMA,
     Actor,
     World,
     batcher,
-    consume_forever,
     copier,
     delayer,
-    drain,
     forever,
     latecomer,
     preparer,
     producer,
-    receive_some,
     rotator,
     seeker,
     staller,
     ticker,
     writer,
 )
+from tests.concurrency.reading import CONSUMERS, QUEUE, consume_forever, drain, receive_some
 
 _SPAWN = multiprocessing.get_context("spawn")
 

@@ -120,7 +120,7 @@ def _check_writes(conn: Conn, role: str) -> None:
         where relnamespace = 'pgq'::regnamespace and relkind in ('r', 'v')
           and has_table_privilege(%s, oid, privilege)
     """
-    assert rows(conn, tables, role) == ([("queue", "update")] if role == "pgq_admin" else [])
+    assert rows(conn, tables, role) == []
     columns = """
         select distinct attname from pg_attribute a join pg_class c on c.oid = attrelid
         where relnamespace = 'pgq'::regnamespace and attnum > 0 and relkind = 'r' and relname <> 'queue'

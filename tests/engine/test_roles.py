@@ -152,6 +152,8 @@ def test_an_admin_does_everything_but_reach_inside(db: Database) -> None:
     _denied(
         admin,
         "select pgq._ring_step('tick_ring')",
+        "update pgq.queue set queue_ntables = 5",
+        "update pgq.queue set queue_extra_maint = '{public.mine}'",
         "truncate pgq.event_1_1",
         "insert into pgq.tick_ring_1 (tick_queue) values (1)",
         "select setval('pgq.event_1_phase', 99)",

@@ -28,6 +28,10 @@ def ticks(db: Database, queue: str = "orders") -> int:
     return int(db.value("select last_tick_id from pgq.get_queue_info(%s)", [queue]))
 
 
+def _has_ticked(db: Database, number: int) -> bool:
+    return ticks(db) >= number
+
+
 def wait_for_ticks(ticker: Ticker, count: int, timeout: float = 10) -> None:
     wait_until(lambda: ticker.ticks >= count, timeout, f"tick {count}")
     assert ticker.ticks == count
@@ -107,6 +111,21 @@ def test_one_broken_queue_stops_no_other_and_is_reported_once(
         pgq.send("broken", "x")
         wait_until(lambda: session._failed_at["broken"] > first, what="a second try")
     assert [record.message.partition(":")[0] for record in caplog.records] == ["queue broken"]
+
+
+def test_a_queue_that_somebody_has_locked_stalls_no_other(pgq: PgQ, db: Database) -> None:
+    """An administrator's transaction that is not committed yet: the other queues tick, and that one does afterwards."""
+    pgq.create_queue("locked")
+    with db.connect(autocommit=False) as admin, running_ticker(db.dsn) as ticker:
+        admin.execute("select pgq.set_queue_config('locked', 'rotation_period', '1 hour')")
+        pgq.send("locked", "x")
+        for number in range(3):
+            pgq.send("orders", "x")
+            wait_until(partial(_has_ticked, db, 2 + number), 5)
+        assert ticks(db, "locked") == 1
+        admin.commit()
+        wait_until(lambda: ticks(db, "locked") == 2)
+        assert ticker.leads
 
 
 def test_paused_and_dropped_queues_are_left_alone(pgq: PgQ, db: Database, caplog: pytest.LogCaptureFixture) -> None:
