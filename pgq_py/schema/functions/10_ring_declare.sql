@@ -132,6 +132,9 @@ begin
     execute format('create sequence pgq.%I minvalue 0', i_ring || '_phase');
     execute format('create sequence pgq.%I', i_ring || '_switched');
     execute format('create sequence pgq.%I', i_ring || '_skipped');
+    if i_kind in ('claim', 'key') then
+        execute format('create sequence pgq.%I', i_ring || '_moved');
+    end if;
     perform setval(format('pgq.%I', i_ring || '_phase')::regclass, 3),
             pgq._note_switch(i_ring);
 
@@ -143,6 +146,7 @@ begin
         execute format('create table pgq.%1$I (like pgq.%2$I including all) inherits (pgq.%2$I)'
                        ' with (fillfactor = 100, autovacuum_enabled = off, toast.autovacuum_enabled = off)',
                        i_ring || '_' || nr, i_ring);
+        continue when i_kind = 'claim';  -- takes rows in closed slots, and guards itself: 65_claim.sql, 66_finish.sql
         execute format('create trigger guard_slot after insert on pgq.%I for each statement'
                        ' execute function pgq._guard_slot(%L, %L, %L)',
                        i_ring || '_' || nr, format('pgq.%I', i_ring || '_phase'), nr, i_slots);

@@ -8,8 +8,8 @@
 --      switch      v odd -> even, when the next slot is empty and the current one
 --                  is old or large enough
 --
--- Only absolute setval: a crash makes nextval jump. Only NOWAIT, never lock_timeout: a
--- waiting ACCESS EXCLUSIVE stops every writer behind it and fails pg_dump.
+-- Only absolute setval: a crash makes nextval jump. Only NOWAIT, never lock_timeout (but for
+-- keys): a waiting ACCESS EXCLUSIVE stops every writer behind it and fails pg_dump.
 
 create or replace function pgq._ring_step(i_ring text, i_force boolean default false)
 returns text language plpgsql as $$
@@ -96,6 +96,7 @@ returns text language plpgsql as $$
 declare
     oldest  bigint;
     slot    text;
+    jobs    boolean;
 begin
     -- Generations below 0 never were, but a refused insert can have left rows in their slots.
     select min(old) into oldest
@@ -106,19 +107,26 @@ begin
     end if;
 
     slot := pgq._slot(r.ring_name, r.ring_slots, oldest + r.ring_slots);
+    jobs := r.ring_kind in ('event', 'held') and pgq._has_jobs(r.ring_queue);
     if r.ring_kind = 'event' then
-        if not pgq._events_dead(r.ring_queue, oldest) then
+        if not pgq._events_dead(r.ring_queue, oldest)
+           or (jobs and pgq._count_live_jobs(r.ring_queue, slot) > (select held_limit from pgq.job_queue where queue_id = r.ring_queue)) then
             return 'waiting';
         end if;
     elsif not pgq._mostly_dead(r, slot) then
         return 'waiting';
     end if;
-    if not pgq._try_lock(slot, 'access exclusive') then
+    -- claims read these slots: with the locks of their lanes none is in the way, and none misses a job on the move
+    if (jobs and not pgq._lock_lanes(r.ring_queue))
+       or not pgq._try_lock(slot, 'access exclusive', r.ring_kind = 'key') then
         return pgq._count_skip(r.ring_name);
     end if;
 
     -- from here on, in statements whose snapshots come after the lock
     if r.ring_kind = 'event' then
+        if jobs then
+            perform pgq._hold_jobs(r.ring_queue, slot);
+        end if;
         perform pgq._raise_floor(r.ring_queue, oldest + 1);
     else
         perform pgq._evacuate(r, slot, g);
@@ -159,12 +167,55 @@ begin
     if pgq._holds_lock(next, 'AccessExclusiveLock') or pgq._holds_lock(previous, 'AccessExclusiveLock') then
         return null;
     end if;
+    if r.ring_kind = 'key' and not pgq._leave_key_slot(r, g) then
+        return pgq._count_skip(r.ring_name);
+    end if;
     perform setval(format('pgq.%I', r.ring_name || '_phase')::regclass, v + 1),
             pgq._note_switch(r.ring_name);
     return 'switched';
 end;
 $$;
 comment on function pgq._ring_switch(pgq.ring, bigint, boolean) is 'Make the next slot of a ring current';
+
+
+create or replace function pgq._leave_key_slot(r pgq.ring, g bigint)
+returns boolean language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._leave_key_slot(2)
+--
+--      Let no writer be in the current slot of the key ring while the ring leaves it: whether
+--      a key is taken is decided by the unique index of one slot (63_keys.sql). The only
+--      ring that has no late writers.
+-- Returns:
+--      false when somebody is writing keys
+-- ----------------------------------------------------------------------
+declare
+    slot  text := pgq._slot(r.ring_name, r.ring_slots, g);
+begin
+    if pgq._holds_lock(slot, 'RowExclusiveLock') or not pgq._try_lock(slot, 'share row exclusive', true) then
+        return false;
+    end if;
+    perform pgq._note_move(r.ring_name);
+    return true;
+end;
+$$;
+comment on function pgq._leave_key_slot(pgq.ring, bigint) is 'Let no writer be in the current slot of the key ring';
+
+
+create or replace function pgq._note_move(i_ring text)
+returns void language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._note_move(1)
+--
+--      Remember that this transaction moves rows of a ring, for snapshots that are
+--      older (_require_fresh). A sequence: it must be seen by them. If this transaction
+--      fails, its id is soon seen as over, too.
+-- ----------------------------------------------------------------------
+begin
+    perform setval(format('pgq.%I', i_ring || '_moved')::regclass, pg_current_xact_id()::text::bigint);
+end;
+$$;
+comment on function pgq._note_move(text) is 'Remember that this transaction moves rows of a ring';
 
 
 create or replace function pgq._switch_due(r pgq.ring, i_bytes bigint)
@@ -221,27 +272,28 @@ $$;
 comment on function pgq._ring_wants_step(pgq.ring) is 'Could a maintenance step of this ring do something now';
 
 
-create or replace function pgq._try_lock(i_slot text, i_mode text)
-returns boolean language plpgsql as $$
+create or replace function pgq._try_lock(i_slot text, i_mode text, i_wait boolean default false)
+returns boolean language plpgsql set lock_timeout = '50ms' as $$
 -- ----------------------------------------------------------------------
--- Function: pgq._try_lock(2)
+-- Function: pgq._try_lock(3)
 --
 --      Lock a slot until the end of the transaction, or say at once that it
 --      is not to be had.
 --
 -- Parameters:
 --      i_slot  - table in schema pgq
---      i_mode  - 'share' or 'access exclusive'
+--      i_mode  - 'share', 'share row exclusive' or 'access exclusive'
+--      i_wait  - wait for 50 ms: for keys, where steady short writers would leave no moment
 -- ----------------------------------------------------------------------
 begin
-    execute format('lock table only pgq.%I in %s mode nowait', i_slot, i_mode);
+    execute format('lock table only pgq.%I in %s mode%s', i_slot, i_mode, case when i_wait then '' else ' nowait' end);
     return true;
 exception
     when lock_not_available then
         return false;
 end;
 $$;
-comment on function pgq._try_lock(text, text) is 'Lock a slot without waiting';
+comment on function pgq._try_lock(text, text, boolean) is 'Lock a slot without waiting, or hardly';
 
 
 create or replace function pgq._holds_lock(i_slot text, i_mode text)

@@ -5,6 +5,10 @@
 --      tick     those that cursors refer to, the newest of each queue, and enough to seek by
 --      delay    what is neither released nor cancelled (54_delay.sql)
 --      dead     what is neither replayed nor purged (57_dead_letters.sql)
+--      held     jobs that are not claimed or not finished (68_held.sql)
+--      claim    claims that are open, the newest of each lane (68_held.sql)
+--      key      keys that are taken (63_keys.sql)
+--      beat     the last heartbeats of living workers (67_workers.sql)
 --
 -- Event slots are truncated whole. The others are evacuated: the few live rows
 -- of a closed slot are copied into the current one and it is truncated, in one
@@ -110,7 +114,7 @@ returns table (queue_id int4, tick_id int8) language plpgsql as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._cursor_ticks()
 --
---      The ticks that cursors refer to.
+--      The ticks that cursors and lanes refer to.
 --
 --      A consumer that has read a tick and not yet committed its cursor
 --      still has its lock on the tick's slot, so with that slot locked
@@ -126,6 +130,8 @@ begin
             return query values (r.sub_queue, c.last_tick), (r.sub_queue, c.next_tick);
         end if;
     end loop;
+    return query select l.queue_id, unnest(array[s.base_tick, s.top_tick])
+        from pgq.lane l cross join lateral pgq._lane_state(l.queue_id, l.lane) s;
 end;
 $$;
 comment on function pgq._cursor_ticks() is 'Ticks that cursors refer to';
@@ -205,6 +211,13 @@ returns void language plpgsql as $$
 --      EXCLUSIVE, into the current slot of generation g.
 -- ----------------------------------------------------------------------
 begin
+    if r.ring_kind in ('claim', 'key') then
+        perform pgq._note_move(r.ring_name);
+    end if;
+    if r.ring_kind = 'claim' then
+        perform pgq._sweep_all();
+        perform pgq._archive(i_slot);
+    end if;
     execute format('insert into pgq.%I select * from pgq._live_%ss(%L)',
                    pgq._slot(r.ring_name, r.ring_slots, g), r.ring_kind, i_slot);
 end;

@@ -153,8 +153,8 @@ begin
     perform pgq._require_same_cluster(m, s);
     s := pgq._with_self(s);
     execute format($q$
-        insert into pgq.%1$I (ev_id, ev_time, ev_owner, ev_retry, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4)
-        select ev_id, ev_time, ev_owner, ev_retry, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4
+        insert into pgq.%1$I (ev_id, ev_time, ev_owner, ev_retry, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4%3$s)
+        select ev_id, ev_time, ev_owner, ev_retry, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4%3$s
         from (select * from pgq.%2$I where due > $1 and due <= $2 and pg_visible_in_snapshot(ev_txid, $3)
               union all
               select * from pgq.%2$I where ev_txid >= $4 and ev_txid < $5 and due <= $1 and pg_visible_in_snapshot(ev_txid, $3)
@@ -163,8 +163,9 @@ begin
         where not cancels
           and not exists (select from pgq.%2$I c where c.ev_id = d.ev_id and c.cancels
                           and c.ev_owner is not distinct from d.ev_owner)
-          and (ev_owner is null or exists (select from pgq.registration where sub_id = ev_owner))
-        order by due, ev_id $q$, pgq._current_slot(q), 'delay_' || q.queue_id)
+          and (ev_owner is null or ev_owner = 0 or exists (select from pgq.registration where sub_id = ev_owner))
+        order by due, ev_id $q$, pgq._current_slot(q), 'delay_' || q.queue_id,
+        case when pgq._has_jobs(q.queue_id) then ', ev_lane' else '' end)
         using m.tick_time, t, s, pg_snapshot_xmax(m.tick_snapshot), pg_snapshot_xmax(s),
               array(select pg_snapshot_xip(m.tick_snapshot) except select pg_snapshot_xip(s));
     get diagnostics moved = row_count;
@@ -296,7 +297,7 @@ begin
     return query execute format($q$
         select d.* from pgq.%1$I d
         where (due > $1 or not pg_visible_in_snapshot(ev_txid, $2))
-          and (ev_owner is null or exists (select from pgq.registration where sub_id = ev_owner))
+          and (ev_owner is null or ev_owner = 0 or exists (select from pgq.registration where sub_id = ev_owner))
           and cancels = exists (
                 select from pgq.%2$I c where c.ev_id = d.ev_id and c.cancels <> d.cancels
                 and c.ev_owner is not distinct from d.ev_owner) $q$, i_slot, 'delay_' || nr)

@@ -118,9 +118,14 @@ returns void language plpgsql as $$
 --      PQ001, PQ002 the queue or the registration is no more; PQ007
 -- ----------------------------------------------------------------------
 declare
-    r  pgq.registration := pgq._registration(d.queue_name, d.consumer_name);
+    r  pgq.registration;
     q  pgq.queue := pgq._queue(d.queue_name);
 begin
+    if d.consumer_name = '' then
+        perform pgq._replay_job(d);
+        return;
+    end if;
+    r := pgq._registration(d.queue_name, d.consumer_name);
     execute format('insert into pgq.%I (ev_id, ev_time, ev_owner, ev_retry, ev_type, ev_data,'
                    ' ev_extra1, ev_extra2, ev_extra3, ev_extra4) values ($1, $2, $3, null, $4, $5, $6, $7, $8, $9)',
                    pgq._current_slot(q))

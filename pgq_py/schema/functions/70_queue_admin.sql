@@ -1,8 +1,7 @@
 -- Creating, configuring and dropping queues.
 
 create or replace function pgq.create_queue(i_queue_name text, i_ntables int4)
-returns integer language plpgsql security definer
-set search_path = pg_catalog, pgq, pg_temp set client_min_messages = warning as $$
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.create_queue(2)
 --
@@ -18,10 +17,27 @@ set search_path = pg_catalog, pgq, pg_temp set client_min_messages = warning as 
 -- Errors:
 --      PQ006 name or number, PQ007
 -- ----------------------------------------------------------------------
+begin
+    return pgq._create_queue(i_queue_name, i_ntables, false);
+end;
+$$;
+comment on function pgq.create_queue(text, int4) is
+'Create a queue whose event ring has so many slots. Returns 1, or 0 when it exists.';
+
+
+create or replace function pgq._create_queue(i_queue_name text, i_ntables int4, i_jobs boolean)
+returns integer language plpgsql set client_min_messages = warning as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._create_queue(3)
+--
+--      create_queue(2); with i_jobs of a job queue, whose event slots have a lane and
+--      which has a held ring.
+-- ----------------------------------------------------------------------
 declare
-    q     pgq.queue;
-    ring  text;
-    c     pgq.cursor_ring;
+    q        pgq.queue;
+    ring     text;
+    c        pgq.cursor_ring;
+    parent   text := case when i_jobs then 'job_template' else 'event_template' end;
 begin
     perform pgq._require_read_committed('create_queue');
     perform pgq._check_name('queue', i_queue_name);
@@ -40,10 +56,19 @@ begin
 
     ring := 'event_' || q.queue_id;
     execute format('create sequence pgq.%I', ring || '_id_seq');
-    execute format('create table pgq.%I (like pgq.event_template including all) inherits (pgq.event_template)', ring);
+    execute format('create table pgq.%1$I (like pgq.%2$I including all) inherits (pgq.%2$I)', ring, parent);
     execute format('alter table pgq.%I alter column ev_id set default nextval(%L::regclass)', ring, q.queue_event_seq);
+    if i_jobs then
+        insert into pgq.job_queue (queue_id) values (q.queue_id);
+    end if;
     perform pgq._declare_ring(ring, 'event', q.queue_id, q.queue_ntables, null);
     perform pgq._generate_produce(q);
+    if i_jobs then
+        ring := 'held_' || q.queue_id;
+        execute format('create table pgq.%I (like pgq.held_template including all) inherits (pgq.held_template)', ring);
+        execute format('alter table pgq.%I alter column ev_queue set default %s', ring, q.queue_id);
+        perform pgq._declare_ring(ring, 'held', q.queue_id, 3, interval '1 hour');
+    end if;
 
     ring := 'delay_' || q.queue_id;
     execute format('create table pgq.%I (like pgq.delay_template including all) inherits (pgq.delay_template)', ring);
@@ -62,8 +87,7 @@ begin
     return 1;
 end;
 $$;
-comment on function pgq.create_queue(text, int4) is
-'Create a queue whose event ring has so many slots. Returns 1, or 0 when it exists.';
+comment on function pgq._create_queue(text, int4, boolean) is 'Create a queue, or a job queue';
 
 
 create or replace function pgq.create_queue(i_queue_name text)
@@ -118,6 +142,7 @@ begin
     execute format('drop function pgq.%I(text, text, text, text, text, text)', pgq._produce_name(q.queue_id, q.queue_name));
     perform pgq._lock_delays(q.queue_id);
     perform pgq._drop_ring('delay_' || q.queue_id);
+    perform pgq._drop_jobs(q);
     perform pgq._drop_ring('event_' || q.queue_id);
     execute format('drop sequence %s', q.queue_event_seq);
     delete from pgq.queue where queue_id = q.queue_id;

@@ -117,16 +117,22 @@ returns setof text language plpgsql as $$
 --      read it.
 --
 -- Parameters:
---      i_role  - pgq_reader, pgq_writer, pgq_admin (all that is not internal) or public
+--      i_role  - pgq_reader, pgq_writer, worker, pgq_admin (all that is not internal) or public
 -- ----------------------------------------------------------------------
 declare
     names  text[] := case i_role
-        when 'pgq_writer' then '{insert_event,insert_event_at,send,send_batch,send_batch_at,cancel_event,producer_function,current_event_table,wake}'
+        when 'pgq_writer' then '{insert_event,insert_event_at,send,send_batch,send_batch_at,cancel_event,producer_function,current_event_table,wake,'
+            'enqueue,enqueue_many,cancel,retry_jobs,once,get_job,get_result,jobs,set_schedule}'
         when 'pgq_reader' then
             '{register_consumer,register_consumer_at,unregister_consumer,next_batch,next_batch_info,next_batch_custom,'
             'open_batch,batch_event_sql,batch_event_tables,get_batch_events,get_batch_cursor,get_batch_info,'
-            'finish_batch,receive,ack,nack,event_retry,batch_retry,dlq_replay,dlq_replay_all,seek,seek_target,force_tick,poke,wake_armed_ms,tick_channel}'
-        when 'public' then '{version,get_queue_info,get_consumer_info,ring_info,delay_info}' end;
+            'finish_batch,receive,ack,nack,event_retry,batch_retry,dlq_replay,dlq_replay_all,seek,seek_target,force_tick,poke,wake_armed_ms,tick_channel,'
+            'claim,claimed,take,complete,complete_and_claim,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
+            'end_worker,once,get_job,get_result,jobs,get_schedules,fire_schedule}'
+        when 'worker' then
+            '{claim,claimed,take,complete,complete_and_claim,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
+            'end_worker,once,get_job,get_result,jobs,get_schedules,fire_schedule,poke,wake_armed_ms,tick_channel}'
+        when 'public' then '{version,get_queue_info,get_consumer_info,ring_info,delay_info,get_job_stats,get_worker_info}' end;
 begin
     return query
         select p.oid::regprocedure::text from pg_proc p

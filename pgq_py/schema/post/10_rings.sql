@@ -14,7 +14,12 @@ begin
     if not exists (select from pgq.ring where ring_name = 'dead_ring') then
         perform pgq._declare_ring('dead_ring', 'dead', null, 3, interval '1 hour');
     end if;
-    foreach template in array array['event_template', 'delay_template'] loop
+    if not exists (select from pgq.ring where ring_name = 'claim_ring') then
+        perform pgq._declare_ring('claim_ring', 'claim', null, 3, interval '1 hour');
+        perform pgq._declare_ring('key_ring', 'key', null, 3, interval '1 hour');
+        perform pgq._declare_ring('beat_ring', 'beat', null, 3, interval '1 hour');
+    end if;
+    foreach template in array array['event_template', 'delay_template', 'job_template', 'held_template'] loop
         if not exists (select from pg_trigger
                        where tgrelid = format('pgq.%I', template)::regclass and tgname = 'refuse_insert') then
             execute format('create trigger refuse_insert before insert on pgq.%I'

@@ -1,0 +1,624 @@
+-- Claiming jobs: one row lock and one row per claim, whatever the number of jobs.
+--
+-- A lane stands at a position (ev_txid, ev_id) of a window (base, top] of ticks. What a window
+-- holds never changes any more, so a claim takes the next n rows behind the position and
+-- appends one row: cursor of the lane, lease and list of jobs at once. No scan passes over
+-- claimed jobs, whatever the backlog, and whoever holds a snapshot open.
+--
+-- When the window is used up, (top, newest tick] is the next. Within a window the order is
+-- that of transactions, those first that were running at base and are over at top.
+
+create or replace function pgq._blank_claim(i_queue int4, i_lane int2)
+returns pgq.claim_ring language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._blank_claim(2)
+--
+--      A claim of nothing, with a number of its own.
+-- ----------------------------------------------------------------------
+declare
+    c  pgq.claim_ring;
+begin
+    c.claim_id := nextval('pgq.claim_id_seq');
+    c.ev_id := -1;
+    c.kind := 'q';
+    c.nth := 0;
+    c.queue_id := i_queue;
+    c.lane := i_lane;
+    c.token := 0;
+    c.to_txid := '0';
+    c.to_id := 0;
+    c.tombs := false;
+    c.keyed := false;
+    c.beats := false;
+    c.ev_ids := '{}';
+    return c;
+end;
+$$;
+comment on function pgq._blank_claim(int4, int2) is 'A claim of nothing';
+
+
+create or replace function pgq._append_claim(c pgq.claim_ring)
+returns void language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._append_claim(1)
+--
+--      Append a claim to the claim ring. The caller has the lane's lock.
+--
+--      The slots of this ring have no guard: finishes come to closed ones, too
+--      (66_finish.sql). So what the guard would do is done here.
+-- Errors:
+--      40001  - the slot was closed at the very moment; nothing was changed
+-- ----------------------------------------------------------------------
+declare
+    g  bigint := pg_sequence_last_value('pgq.claim_ring_phase'::regclass) / 2;
+    v  bigint;
+begin
+    c.txid := pg_current_xact_id();
+    c.at := clock_timestamp();
+    case g % 3
+        when 0 then insert into pgq.claim_ring_0 values (c.*);
+        when 1 then insert into pgq.claim_ring_1 values (c.*);
+        else insert into pgq.claim_ring_2 values (c.*);
+    end case;
+    v := pg_sequence_last_value('pgq.claim_ring_phase'::regclass);
+    if not (v / 2 = g or (v / 2 = g + 1 and v % 2 = 0)) then
+        raise exception 'the claim ring rotated at this moment'
+            using errcode = '40001', detail = 'Nothing was claimed.', hint = 'Repeat the call.';
+    end if;
+end;
+$$;
+comment on function pgq._append_claim(pgq.claim_ring) is 'Append a claim to the claim ring';
+
+
+create or replace function pgq._lane_state(i_queue int4, i_lane int2)
+returns pgq.claim_ring language plpgsql set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._lane_state(2)
+--
+--      Newest claim of a lane: where it stands. As _cursor(1), in every respect.
+-- Errors:
+--      PQ012  - it has none; every lane has one from the start
+-- ----------------------------------------------------------------------
+declare
+    c  pgq.claim_ring;
+begin
+    case pg_sequence_last_value('pgq.claim_ring_phase'::regclass) / 2 % 3
+        when 0 then
+            select * into c from pgq.claim_ring_0 where queue_id = i_queue and lane = i_lane and kind = 'q'
+                order by queue_id desc, lane desc, claim_id desc limit 1;
+        when 1 then
+            select * into c from pgq.claim_ring_1 where queue_id = i_queue and lane = i_lane and kind = 'q'
+                order by queue_id desc, lane desc, claim_id desc limit 1;
+        else
+            select * into c from pgq.claim_ring_2 where queue_id = i_queue and lane = i_lane and kind = 'q'
+                order by queue_id desc, lane desc, claim_id desc limit 1;
+    end case;
+    for attempt in 1 .. 10 loop
+        exit when c.claim_id is not null;
+        select * into c from pgq.claim_ring where queue_id = i_queue and lane = i_lane and kind = 'q'
+            order by queue_id desc, lane desc, claim_id desc limit 1;
+    end loop;
+    if c.claim_id is null then
+        raise exception 'lane % of queue % has no cursor', i_lane, i_queue using errcode = 'PQ012';
+    end if;
+    return c;
+end;
+$$;
+comment on function pgq._lane_state(int4, int2) is 'Newest claim of a lane';
+
+
+create or replace function pgq._next_xid(i_xid xid8)
+returns xid8 language sql immutable as $$
+    select (i_xid::text::numeric + 1)::text::xid8
+$$;
+comment on function pgq._next_xid(xid8) is 'The transaction id that follows';
+
+
+create or replace function pgq._gaps(a pg_snapshot, b pg_snapshot, i_after xid8, out lows xid8[], out highs xid8[])
+returns record language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._gaps(3)
+--
+--      The transactions of a window as ranges [low, high), rising: those that ran at
+--      a and are over at b, one by one, then all from xmax(a) to xmax(b) but those that
+--      run at b. A bulk load in progress has millions of rows that a scan would visit to
+--      find each of them invisible: the ranges leave it out.
+--
+-- Parameters:
+--      a, b     - snapshots of the window's ticks
+--      i_after  - ranges that end at or before it are left out
+-- ----------------------------------------------------------------------
+declare
+    start  xid8 := pg_snapshot_xmax(a);
+    stop   xid8 := pg_snapshot_xmax(b);
+    busy   xid8[];
+begin
+    if pg_snapshot_xmin(a) = start and pg_snapshot_xmin(b) = stop then
+        lows := array[start];
+        highs := array[stop];
+        return;
+    end if;
+    busy := array(select x from pg_snapshot_xip(b) x where x >= start order by x);
+    select array_agg(low order by low), array_agg(high order by low) into lows, highs from (
+        select x, pgq._next_xid(x) from pg_snapshot_xip(a) x where pg_visible_in_snapshot(x, b)
+        union all
+        select * from unnest(start || array(select pgq._next_xid(x) from unnest(busy) x), busy || stop)) g(low, high)
+        where low < high and high > i_after;
+end;
+$$;
+comment on function pgq._gaps(pg_snapshot, pg_snapshot, xid8) is 'Transactions of a window as ranges';
+
+
+create or replace function pgq._next_in_lane(
+    q pgq.queue, c pgq.claim_ring, i_newest pgq.tick_ring, i_n int4)
+returns pgq.claim_ring language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._next_in_lane(4)
+--
+--      What the next claim of a lane that stands at c would be: the jobs and where the
+--      lane stands then. With one more row than asked for it finds out whether anything
+--      is left, which saves the next claim a look.
+--
+-- Parameters:
+--      i_n  - at most so many jobs
+-- Returns:
+--      the claim, without number and token, not written; null when there is none
+-- ----------------------------------------------------------------------
+declare
+    a       pgq.tick_ring;
+    b       pgq.tick_ring;
+    picked  record;
+begin
+    if c.exhausted then
+        if c.top_tick >= i_newest.tick_id then
+            return null;
+        end if;
+        a := pgq._cursor_tick(c.queue_id, c.top_tick);
+        b := i_newest;
+        c.base_tick := a.tick_id;
+        c.top_tick := b.tick_id;
+        c.to_txid := '0';
+        c.to_id := 0;
+        c.lo := a.lo;
+        c.hi := b.hi;
+        select lows, highs into c.lows, c.highs from pgq._gaps(a.tick_snapshot, b.tick_snapshot, '0');
+    elsif c.lows is null then
+        a := pgq._cursor_tick(c.queue_id, c.base_tick);
+        b := pgq._cursor_tick(c.queue_id, c.top_tick);
+        select lows, highs into c.lows, c.highs from pgq._gaps(a.tick_snapshot, b.tick_snapshot, c.to_txid);
+    end if;
+    execute 'select * from pgq.' || pgq._job_function('next_jobs', q) || '($1, $2, $3, $4, $5, $6, $7, $8)'
+        into picked using c.lane, c.lows, c.highs, c.to_txid, c.to_id, i_n + 1, c.lo, c.hi;
+    if picked.ids is null then
+        return null;
+    end if;
+    c.exhausted := cardinality(picked.ids) <= i_n;
+    c.ev_ids := picked.ids[:i_n];
+    c.from_txid := picked.txids[1];
+    c.from_id := picked.ids[1];
+    c.to_txid := picked.txids[cardinality(c.ev_ids)];
+    c.to_id := c.ev_ids[cardinality(c.ev_ids)];
+    c.keyed := picked.keyed;
+    if c.exhausted or cardinality(c.lows) > 16 then
+        -- too long to be carried from claim to claim
+        c.lows := null;
+        c.highs := null;
+    end if;
+    return c;
+end;
+$$;
+comment on function pgq._next_in_lane(pgq.queue, pgq.claim_ring, pgq.tick_ring, int4) is 'What the next claim of a lane would be';
+
+
+create or replace function pgq._claim_lane(
+    q pgq.queue, i_lane int2, i_worker text, i_beats boolean, i_n int4, i_seen int8)
+returns pgq.claim_ring language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._claim_lane(6)
+--
+--      Claim from a lane that the caller has locked; state is read after that.
+--      Jobs that were cancelled are passed over: their tombstone is their end.
+-- Returns:
+--      the claim, or null when the lane is empty
+-- ----------------------------------------------------------------------
+declare
+    c       pgq.claim_ring := pgq._lane_state(q.queue_id, i_lane);
+    newest  pgq.tick_ring;
+begin
+    loop
+        if c.exhausted then
+            newest := pgq._newest_tick(q.queue_id);
+        end if;
+        -- jobs that killed a worker come one at a time
+        c := pgq._next_in_lane(q, c, newest, case when i_lane = 0 then 1 else i_n end);
+        if c.claim_id is null then
+            return null;
+        end if;
+        if c.tombs then
+            c.ev_ids := array(select id from unnest(c.ev_ids) with ordinality i(id, nth)
+                              where not pgq._has_tombstone(q.queue_id, id) order by nth);
+        end if;
+        c.claim_id := nextval('pgq.claim_id_seq');
+        c.token := hashtextextended(gen_random_uuid()::text, c.claim_id);
+        c.worker := i_worker;
+        c.beats := i_beats;
+        c.seen := i_seen;
+        perform pgq._append_claim(c);
+        if c.ev_ids <> '{}' then
+            return c;
+        end if;
+    end loop;
+end;
+$$;
+comment on function pgq._claim_lane(pgq.queue, int2, text, boolean, int4, int8) is 'Claim from a locked lane';
+
+
+create or replace function pgq._has_tombstone(i_queue int4, i_id bigint)
+returns boolean language plpgsql set enable_seqscan = off as $$
+-- Was the job cancelled before it was claimed? Asked under the lane's lock
+begin
+    perform from pgq.claim_ring limit 0;  -- nothing is evacuated from here on
+    return exists (select from pgq.claim_ring
+                   where claim_id = -i_queue and ev_id = i_id and kind = 't' order by claim_id, ev_id limit 1);
+end;
+$$;
+comment on function pgq._has_tombstone(int4, bigint) is 'Was a job cancelled before it was claimed';
+
+
+create or replace function pgq._worker_beats(i_worker text)
+returns boolean language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._worker_beats(1)
+--
+--      Does the worker send heartbeats? One that never did has its lease from the
+--      moment of each claim.
+--
+--      No lock against recover(): what a worker claims while it is declared dead is
+--      found by the next recover(), which looks at the claims of all that are dead.
+-- Errors:
+--      PQ022  - it was declared dead, or has stopped
+-- ----------------------------------------------------------------------
+declare
+    ended  timestamptz;
+begin
+    select ended_at into ended from pgq.worker where worker = i_worker;
+    if not found then
+        return false;
+    end if;
+    if ended is not null then
+        raise exception 'worker % ended at %', quote_literal(i_worker), ended
+            using errcode = 'PQ022',
+                  detail = 'It sent no heartbeat for its lease, or said that it stops; its unfinished jobs were given back.',
+                  hint = 'Go on under a new name, and drop what was claimed under this one.';
+    end if;
+    return true;
+end;
+$$;
+comment on function pgq._worker_beats(text) is 'Does a worker send heartbeats; raises when it is dead';
+
+
+create or replace function pgq._claim(
+    q pgq.queue, i_worker text, i_n int4, i_idle boolean, i_last_lane int2 default null, i_last_seen int8 default null)
+returns pgq.claim_ring language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._claim(6)
+--
+--      Claim from the best lane that has work.
+--
+--      1. Look at the lanes, best first, without a lock. An empty poll writes nothing.
+--      2. Lock the first that has work, waiting for it: if workers skipped a locked lane,
+--         thousands of low jobs would overtake high ones.
+--      3. If another worker was faster, go on with the lanes below; never with one above,
+--         or two workers could wait for each other.
+--      4. Nothing at all: if a tick is due, make it and look once more. So jobs are
+--         worked without a ticker.
+--      5. What ticks up to now bring to a lane never changes: a claim that found nothing
+--         above its lane spares the next one that look, until there is a new tick.
+--
+-- Parameters:
+--      i_last_lane, i_last_seen  - of an earlier claim, see 5; or null. A lane above 0
+-- ----------------------------------------------------------------------
+declare
+    beats   boolean := i_worker is not null and pgq._worker_beats(i_worker);
+    newest  pgq.tick_ring := pgq._newest_tick(q.queue_id);
+    below   int4 := 32001;
+    l       int2;
+    c       pgq.claim_ring;
+begin
+    if i_idle and i_last_lane > 0 and i_last_seen = newest.tick_id then
+        perform from pgq.lane where queue_id = q.queue_id and lane = i_last_lane for update;
+        below := i_last_lane;
+        c := pgq._claim_lane(q, i_last_lane, i_worker, beats, i_n, newest.tick_id);
+        if c.claim_id is not null then
+            return c;
+        end if;
+    end if;
+    for round in 1 .. 2 loop
+        for l in select lane from pgq.lane
+                 where queue_id = q.queue_id and (lane between 1 and below - 1 or (lane = 0 and i_idle and below = 32001))
+                 order by lane = 0 desc, lane desc
+        loop
+            c := pgq._lane_state(q.queue_id, l);
+            continue when c.exhausted and (c.top_tick >= newest.tick_id
+                                           or (pgq._next_in_lane(q, c, newest, 1)).claim_id is null);
+            perform from pgq.lane where queue_id = q.queue_id and lane = l for update;
+            below := l;
+            c := pgq._claim_lane(q, l, i_worker, beats, i_n, case when i_idle then newest.tick_id end);
+            if c.claim_id is not null then
+                return c;
+            end if;
+        end loop;
+        exit when below < 32001 or pgq._tick_if_due(q, true) is null;
+        newest := pgq._newest_tick(q.queue_id);
+    end loop;
+    return null;
+end;
+$$;
+comment on function pgq._claim(pgq.queue, text, int4, boolean, int2, int8) is 'Claim from the best lane that has work';
+
+
+create or replace function pgq.claim(
+    i_queue_name text, i_worker text, i_n int4 default 1, i_idle boolean default true,
+    out claim_id bigint, out token bigint, out job_ids bigint[])
+returns record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.claim(4)
+--
+--      Claim up to i_n jobs of the highest priority that has any, for one worker: no
+--      other gets them while its lease lasts. In a short transaction of its own, for
+--      it holds the priority's lock. claimed() fetches the jobs.
+--
+-- Parameters:
+--      i_worker  - who claims, up to 200 characters; may be null
+--      i_n       - 1 to 10000
+--      i_idle    - the worker has no other job in hand. Only then it gets a job that lost a
+--                  worker before, and that job alone
+-- Returns:
+--      claim_id, token  - what complete() and the others want; null: there is no job
+--      job_ids          - the jobs, in order
+-- Errors:
+--      PQ001, PQ006, PQ007, PQ022 the worker was declared dead, PQ023, 40001, 42501
+-- Tables touched:
+--      pgq.lane (locked), pgq.claim_ring (insert), event slots (read)
+-- ----------------------------------------------------------------------
+declare
+    q  pgq.queue := pgq._job_queue(i_queue_name);
+    c  pgq.claim_ring;
+begin
+    perform pgq._require_read_committed('claim');
+    perform pgq._require_consume(q.queue_id, '');
+    perform pgq._check_claim(i_worker, i_n);
+    if q.queue_ticker_paused then
+        return;
+    end if;
+    c := pgq._claim(q, i_worker, i_n, i_idle);
+    claim_id := c.claim_id;
+    token := c.token;
+    job_ids := c.ev_ids;
+end;
+$$;
+comment on function pgq.claim(text, text, int4, boolean) is
+'Claim up to so many jobs for a worker. Returns claim_id, token and the jobs'' ids; all null when there is none.';
+
+
+create or replace function pgq._check_claim(i_worker text, i_n int4)
+returns void language plpgsql as $$
+-- PQ006 unless so many jobs can be claimed by a worker of that name
+begin
+    if (i_n between 1 and 10000) is not true or length(i_worker) > 200 then
+        raise exception 'cannot claim % jobs', coalesce(i_n::text, 'NULL')
+            using errcode = 'PQ006', hint = 'Claim 1 to 10000 at a time; the name of a worker has up to 200 characters.';
+    end if;
+end;
+$$;
+comment on function pgq._check_claim(text, int4) is 'Check what a claim asks for';
+
+
+create or replace function pgq._claim_of(i_claim_id bigint, out c pgq.claim_ring, out slot int4)
+returns record language plpgsql set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._claim_of(1)
+--
+--      A claim, and the slot of the claim ring that has it; null when there is none.
+--
+--      The current slot first: a reader in the one before delays its evacuation.
+-- Errors:
+--      40001  - it may have been moved since the snapshot
+-- ----------------------------------------------------------------------
+declare
+    found_  record;
+begin
+    slot := pg_sequence_last_value('pgq.claim_ring_phase'::regclass) / 2 % 3;
+    case slot
+        when 0 then select * into c from pgq.claim_ring_0 where claim_id = i_claim_id and ev_id = -1 and kind = 'q';
+        when 1 then select * into c from pgq.claim_ring_1 where claim_id = i_claim_id and ev_id = -1 and kind = 'q';
+        else select * into c from pgq.claim_ring_2 where claim_id = i_claim_id and ev_id = -1 and kind = 'q';
+    end case;
+    for attempt in 1 .. 3 loop
+        exit when c.claim_id is not null;
+        select right(r.tableoid::regclass::text, 1)::int4 as nr, r::pgq.claim_ring as c into found_ from pgq.claim_ring r
+            where claim_id = i_claim_id and ev_id = -1 and kind = 'q';
+        slot := found_.nr;
+        c := found_.c;
+    end loop;
+    if c.claim_id is null then
+        slot := null;
+        perform pgq._require_fresh('claim_ring');
+    end if;
+end;
+$$;
+comment on function pgq._claim_of(bigint) is 'A claim and its slot';
+
+
+create or replace function pgq._held_claim(i_claim_id bigint, i_token bigint, out c pgq.claim_ring, out slot int4)
+returns record language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._held_claim(2)
+--
+--      A claim that the caller shows the token of.
+-- Errors:
+--      PQ020  - there is no such claim (any more), or it is another's
+--      40001  - see _claim_of(1)
+--      42501  - the caller may not work this queue
+-- ----------------------------------------------------------------------
+declare
+    h  record;
+begin
+    h := pgq._claim_of(i_claim_id);
+    c := h.c;
+    slot := h.slot;
+    if c.claim_id is not null then
+        perform pgq._require_consume(c.queue_id, '');
+    end if;
+    if c.token is distinct from i_token or i_token is null then
+        perform pgq._raise_claim_lost(i_claim_id, 'it is not known any more, or was given to another');
+    end if;
+end;
+$$;
+comment on function pgq._held_claim(bigint, bigint) is 'A claim, by number and token';
+
+
+create or replace function pgq._raise_claim_lost(i_claim_id bigint, i_why text)
+returns void language plpgsql as $$
+-- PQ020, the answer to a worker that lost its claim
+begin
+    raise exception 'claim % is lost: %', coalesce(i_claim_id::text, 'NULL'), i_why
+        using errcode = 'PQ020',
+              detail = 'Its unfinished jobs were given back and are run by others; nothing was changed.',
+              hint = 'Roll back what the job did in this transaction, and claim anew.';
+end;
+$$;
+comment on function pgq._raise_claim_lost(bigint, text) is 'Raise that a claim is lost';
+
+
+create or replace function pgq._finish_rows(i_claim_id bigint, i_slot int4)
+returns setof pgq.claim_ring language plpgsql set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._finish_rows(2)
+--
+--      What has been finished of a claim, as far as the snapshot shows it; the row with
+--      ev_id 0 stands for all that have none of their own.
+-- ----------------------------------------------------------------------
+begin
+    case i_slot
+        when 0 then return query select * from pgq.claim_ring_0 where claim_id = i_claim_id and ev_id >= 0 and kind = 'f';
+        when 1 then return query select * from pgq.claim_ring_1 where claim_id = i_claim_id and ev_id >= 0 and kind = 'f';
+        else return query select * from pgq.claim_ring_2 where claim_id = i_claim_id and ev_id >= 0 and kind = 'f';
+    end case;
+end;
+$$;
+comment on function pgq._finish_rows(bigint, int4) is 'What has been finished of a claim';
+
+
+create or replace function pgq._unfinished(c pgq.claim_ring, i_slot int4)
+returns int8[] language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._unfinished(2)
+--
+--      Jobs of a claim that are not finished, as far as the snapshot shows it, in order.
+-- ----------------------------------------------------------------------
+declare
+    done  int8[] := array(select ev_id from pgq._finish_rows(c.claim_id, i_slot));
+begin
+    if done = '{}' then
+        return c.ev_ids;
+    elsif 0 = any (done) then
+        return '{}';
+    end if;
+    return array(select id from unnest(c.ev_ids) with ordinality i(id, nth) where id <> all (done) order by nth);
+end;
+$$;
+comment on function pgq._unfinished(pgq.claim_ring, int4) is 'Jobs of a claim that are not finished';
+
+
+create or replace function pgq._max_attempts(i_queue int4, i_type text, i_options jsonb)
+returns int4 language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._max_attempts(3)
+--
+--      How often a job may be tried: its own word, else that of its type's retry policy.
+-- ----------------------------------------------------------------------
+begin
+    return coalesce((i_options ->> 'max_attempts')::numeric::int4, (pgq._retry_policy(i_queue, 'job:' || i_type)).max_retries + 1);
+end;
+$$;
+comment on function pgq._max_attempts(int4, text, jsonb) is 'How often a job may be tried';
+
+
+create or replace function pgq.claimed(
+    in i_claim_id bigint, in i_token bigint, out job_id bigint, out type text, out payload text, out priority int4,
+    out attempt int4, out max_attempts int4, out losses int4, out created_at timestamptz, out key text, out options jsonb)
+returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.claimed(2)
+--
+--      The unfinished jobs of a claim, in order; again as often as wanted.
+--
+-- Returns:
+--      payload       - JSON, as text: what is no JSON came by insert_event()
+--      priority      - 0: the job lost a worker before
+--      attempt       - which one this is, from 1
+--      losses        - how many workers died with it
+--      options       - as of enqueue()
+-- Errors:
+--      PQ007, PQ020 the claim is lost, 42501
+-- ----------------------------------------------------------------------
+declare
+    h     record;
+    c     pgq.claim_ring;
+    slot  int4;
+    q     pgq.queue;
+    ids   int8[];
+begin
+    perform pgq._require_read_committed('claimed');
+    h := pgq._held_claim(i_claim_id, i_token);
+    c := h.c;
+    slot := h.slot;
+    select * into q from pgq.queue where queue_id = c.queue_id;
+    ids := pgq._unfinished(c, slot);
+    return query
+        select j.ev_id, j.ev_type, j.ev_data, j.ev_lane::int4, coalesce(j.ev_retry, 0) + 1,
+               pgq._max_attempts(q.queue_id, j.ev_type, o), coalesce((o ->> 'losses')::int4, 0), j.ev_time, j.ev_extra2, o
+        from pgq._job_rows(q, ids) j cross join lateral pgq._options(j.ev_extra1) o
+        order by array_position(ids, j.ev_id);
+end;
+$$;
+comment on function pgq.claimed(bigint, bigint) is 'The unfinished jobs of a claim, in order.';
+
+
+create or replace function pgq.take(
+    in i_queue_name text, in i_worker text, in i_n int4 default 1, out claim_id bigint, out token bigint,
+    out job_id bigint, out type text, out payload jsonb, out attempt int4)
+returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.take(3)
+--
+--      claim() and claimed() in one, for plain SQL: no row when there is no job.
+--
+-- Returns:
+--      payload  - null when it is no JSON: fail() such a job
+-- Errors:
+--      as claim()
+-- ----------------------------------------------------------------------
+begin
+    return query
+        select c.claim_id, c.token, j.job_id, j.type, pgq._json_or_null(j.payload), j.attempt
+        from pgq.claim(i_queue_name, i_worker, i_n) c cross join lateral pgq.claimed(c.claim_id, c.token) j
+        where c.claim_id is not null;
+end;
+$$;
+comment on function pgq.take(text, text, int4) is
+'Claim up to so many jobs and return them, each with the claim''s number and token.';
+
+
+create or replace function pgq._json_or_null(i_text text)
+returns jsonb language plpgsql immutable as $$
+-- JSON, or null for what is none
+begin
+    return i_text::jsonb;
+exception
+    when data_exception then
+        return null;
+end;
+$$;
+comment on function pgq._json_or_null(text) is 'JSON, or null for what is none';

@@ -1,0 +1,760 @@
+-- Finishing jobs: complete, fail, snooze, release.
+--
+-- A finish is a row beside its claim, in the same slot, unique on (claim, job). That index is
+-- the only lock: a claim that was declared lost has a row for each of its jobs, so whatever a
+-- zombie finishes collides, at every isolation level. (A row lock and a look for a closing row
+-- let zombies through at REPEATABLE READ.) The row of job 0 closes the claim: it finishes
+-- all that have no row of their own.
+--
+-- A session keeps its plans, and one made while a slot is empty would read it in full ever after:
+-- so every public function of jobs has enable_seqscan off.
+--
+-- Finishes are taken until the claim's slot is evacuated, whether it is closed or not: after
+-- the insert, which locks the slot, the claim is read once more. If it is gone, its slot was
+-- evacuated in between.
+
+create or replace function pgq._finish_row(c pgq.claim_ring, i_id bigint, i_outcome text, i_error text default null, i_n int4 default 1)
+returns pgq.claim_ring language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._finish_row(5)
+--
+--      A finish of a job (or, with 0, of all that are left), not written yet.
+-- ----------------------------------------------------------------------
+declare
+    f  pgq.claim_ring;
+begin
+    f.claim_id := c.claim_id;
+    f.ev_id := i_id;
+    f.kind := 'f';
+    f.nth := 0;
+    f.queue_id := c.queue_id;
+    f.lane := c.lane;
+    f.outcome := i_outcome;
+    f.error := left(i_error, 8192);
+    f.n := i_n;
+    return f;
+end;
+$$;
+comment on function pgq._finish_row(pgq.claim_ring, bigint, text, text, int4) is 'A finish of a job, not written yet';
+
+
+create or replace function pgq._append_beside(c pgq.claim_ring, i_slot int4, f pgq.claim_ring[])
+returns int4 language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._append_beside(3)
+--
+--      Append rows to a claim's slot, as far as the like are not there yet. Waits for
+--      a transaction that is writing the same ones.
+--
+-- Returns:
+--      number of rows written
+-- Errors:
+--      PQ020  - above READ COMMITTED: some are there, whether this snapshot sees them or not
+--      40001  - the slot was evacuated at this moment
+-- ----------------------------------------------------------------------
+declare
+    made  int4;
+begin
+    if current_setting('transaction_isolation') = 'read committed' then
+        case i_slot
+            when 0 then insert into pgq.claim_ring_0 select (pgq._stamped(r)).* from unnest(f) r on conflict do nothing;
+            when 1 then insert into pgq.claim_ring_1 select (pgq._stamped(r)).* from unnest(f) r on conflict do nothing;
+            else insert into pgq.claim_ring_2 select (pgq._stamped(r)).* from unnest(f) r on conflict do nothing;
+        end case;
+        get diagnostics made = row_count;
+    else
+        begin
+            execute format('insert into pgq.claim_ring_%s select (pgq._stamped(r)).* from unnest($1) r', i_slot) using f;
+        exception
+            when unique_violation then
+                perform pgq._raise_claim_lost(c.claim_id, 'another transaction finished its jobs');
+        end;
+        made := cardinality(f);
+    end if;
+    if not pgq._is_in_slot(c.claim_id, i_slot) then
+        perform pgq._raise_moved(c.claim_id);
+    end if;
+    return made;
+end;
+$$;
+comment on function pgq._append_beside(pgq.claim_ring, int4, pgq.claim_ring[]) is 'Append rows to a claim''s slot';
+
+
+create or replace function pgq._is_in_slot(i_claim_id bigint, i_slot int4)
+returns boolean language plpgsql as $$
+-- Is the claim still in this slot? Asked after an insert has locked it
+begin
+    case i_slot
+        when 0 then return exists (select from pgq.claim_ring_0 where claim_id = i_claim_id and ev_id = -1 and kind = 'q' and nth = 0);
+        when 1 then return exists (select from pgq.claim_ring_1 where claim_id = i_claim_id and ev_id = -1 and kind = 'q' and nth = 0);
+        else return exists (select from pgq.claim_ring_2 where claim_id = i_claim_id and ev_id = -1 and kind = 'q' and nth = 0);
+    end case;
+end;
+$$;
+comment on function pgq._is_in_slot(bigint, int4) is 'Is a claim still in a slot';
+
+
+create or replace function pgq._raise_moved(i_claim_id bigint)
+returns void language plpgsql as $$
+-- 40001: rotation carried the claim along between two statements
+begin
+    raise exception 'claim % was carried along by rotation at this moment', i_claim_id
+        using errcode = '40001', detail = 'Nothing was finished.', hint = 'Repeat the transaction.';
+end;
+$$;
+comment on function pgq._raise_moved(bigint) is 'Raise that a claim was carried along';
+
+
+create or replace function pgq._append_close(c pgq.claim_ring, i_slot int4, i_outcome text)
+returns int4 language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._append_close(3)
+--
+--      Append the closing row of a claim, with the number of jobs that it finishes: what
+--      _append_beside() does, in one statement, for READ COMMITTED.
+-- Returns:
+--      that number; null when the claim is closed
+-- ----------------------------------------------------------------------
+declare
+    made  int4;
+begin
+    case i_slot
+        when 0 then
+            insert into pgq.claim_ring_0 as t (claim_id, ev_id, kind, queue_id, lane, outcome, n)
+                select c.claim_id, 0, 'f', c.queue_id, c.lane, i_outcome, cardinality(c.ev_ids) - (
+                    select count(*) from pgq.claim_ring_0 f where f.claim_id = c.claim_id and f.ev_id > 0 and f.kind = 'f')
+                on conflict do nothing returning t.n into made;
+        when 1 then
+            insert into pgq.claim_ring_1 as t (claim_id, ev_id, kind, queue_id, lane, outcome, n)
+                select c.claim_id, 0, 'f', c.queue_id, c.lane, i_outcome, cardinality(c.ev_ids) - (
+                    select count(*) from pgq.claim_ring_1 f where f.claim_id = c.claim_id and f.ev_id > 0 and f.kind = 'f')
+                on conflict do nothing returning t.n into made;
+        else
+            insert into pgq.claim_ring_2 as t (claim_id, ev_id, kind, queue_id, lane, outcome, n)
+                select c.claim_id, 0, 'f', c.queue_id, c.lane, i_outcome, cardinality(c.ev_ids) - (
+                    select count(*) from pgq.claim_ring_2 f where f.claim_id = c.claim_id and f.ev_id > 0 and f.kind = 'f')
+                on conflict do nothing returning t.n into made;
+    end case;
+    if not pgq._is_in_slot(c.claim_id, i_slot) then
+        perform pgq._raise_moved(c.claim_id);
+    end if;
+    return made;
+end;
+$$;
+comment on function pgq._append_close(pgq.claim_ring, int4, text) is 'Append the closing row of a claim';
+
+
+create or replace function pgq._stamped(f pgq.claim_ring)
+returns pgq.claim_ring language plpgsql as $$
+-- The row with our transaction and the time in it
+begin
+    f.txid := pg_current_xact_id();
+    f.at := coalesce(f.at, clock_timestamp());
+    return f;
+end;
+$$;
+comment on function pgq._stamped(pgq.claim_ring) is 'A row of the claim ring with transaction and time';
+
+
+create or replace function pgq._finish(c pgq.claim_ring, i_slot int4, f pgq.claim_ring[])
+returns int8[] language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._finish(3)
+--
+--      Write finishes of single jobs.
+--
+-- Returns:
+--      the jobs that this call finished; those that were finished before are left out
+-- Errors:
+--      PQ020  - one of them was taken away from this claim
+--      40001
+-- ----------------------------------------------------------------------
+declare
+    before  pgq.claim_ring[] := array(select r from pgq._finish_rows(c.claim_id, i_slot) r);
+    done    int8[] := array(select (unnest(before)).ev_id);
+    todo    pgq.claim_ring[] := f;
+begin
+    if 0 = any (done) then
+        todo := '{}';  -- the claim is closed: all are finished
+    elsif done <> '{}' then
+        todo := array(select r from unnest(f) r where r.ev_id <> all (done));
+    end if;
+    if todo <> '{}' and pgq._append_beside(c, i_slot, todo) < cardinality(todo) then
+        -- somebody finished some meanwhile: now visible
+        before := array(select r from pgq._finish_rows(c.claim_id, i_slot) r where r.txid <> pg_current_xact_id());
+        done := array(select (unnest(before)).ev_id);
+        todo := array(select r from unnest(todo) r where r.ev_id <> all (done));
+    end if;
+    if exists (select from unnest(before) b where b.outcome in ('lost', 'released')
+               and (b.ev_id = 0 or b.ev_id in (select (unnest(f)).ev_id))) then
+        perform pgq._raise_claim_lost(c.claim_id, 'its jobs were given back');
+    end if;
+    return array(select (unnest(todo)).ev_id);
+end;
+$$;
+comment on function pgq._finish(pgq.claim_ring, int4, pgq.claim_ring[]) is 'Write finishes of single jobs';
+
+
+create or replace function pgq._close(c pgq.claim_ring, i_slot int4, i_outcome text)
+returns int4 language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._close(3)
+--
+--      Close a claim: finish all jobs that are left, with one row.
+-- Returns:
+--      how many that were; 0 when it was closed
+-- Errors:
+--      PQ020, 40001
+-- ----------------------------------------------------------------------
+declare
+    left_  int8[];
+    made   int4;
+    was    text;
+begin
+    if c.keyed or current_setting('transaction_isolation') <> 'read committed' then
+        left_ := pgq._unfinished(c, i_slot);
+        made := pgq._append_beside(c, i_slot, array[pgq._finish_row(c, 0, i_outcome, null, cardinality(left_))]);
+        made := case when made > 0 then cardinality(left_) end;
+    else
+        made := pgq._append_close(c, i_slot, i_outcome);
+    end if;
+    if made is null then
+        select outcome into was from pgq._finish_rows(c.claim_id, i_slot) where ev_id = 0;
+        if was in ('lost', 'released') then
+            perform pgq._raise_claim_lost(c.claim_id, 'its jobs were given back');
+        end if;
+        return 0;
+    end if;
+    if c.keyed and i_outcome = 'completed' then
+        perform pgq._let_go(c, left_);
+    end if;
+    return made;
+end;
+$$;
+comment on function pgq._close(pgq.claim_ring, int4, text) is 'Close a claim';
+
+
+create or replace function pgq._let_go(c pgq.claim_ring, i_ids int8[])
+returns void language plpgsql as $$
+-- Release the idempotency keys of jobs that have come to their end
+declare
+    q     pgq.queue;
+    keys  text[];
+    ids   int8[];
+begin
+    if not c.keyed or i_ids = '{}' then
+        return;
+    end if;
+    select * into q from pgq.queue where queue_id = c.queue_id;
+    select array_agg(ev_extra2), array_agg(ev_id) into keys, ids from pgq._job_rows(q, i_ids) where ev_extra2 is not null;
+    if keys is not null then
+        perform pgq._release_keys('queue:' || c.queue_id, keys, ids);
+    end if;
+end;
+$$;
+comment on function pgq._let_go(pgq.claim_ring, int8[]) is 'Release the keys of jobs that have come to their end';
+
+
+create or replace function pgq._check_ids(c pgq.claim_ring, i_ids bigint[])
+returns void language plpgsql as $$
+-- PQ006 unless all these jobs are of the claim
+begin
+    if not i_ids <@ c.ev_ids or array_position(i_ids, null) is not null then
+        raise exception 'not a job of claim %: %', c.claim_id,
+                array(select unnest(i_ids) except select unnest(c.ev_ids))
+            using errcode = 'PQ006', detail = 'Nothing was changed.', hint = 'Give ids that claim() returned with this claim.';
+    end if;
+end;
+$$;
+comment on function pgq._check_ids(pgq.claim_ring, bigint[]) is 'Check that jobs are of a claim';
+
+
+create or replace function pgq.complete(i_claim_id bigint, i_token bigint, i_job_ids bigint[] default null)
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.complete(3)
+--
+--      The jobs are done. In a transaction of the job's own writes both or
+--      neither take effect: exactly once. At any isolation level.
+--
+-- Parameters:
+--      i_job_ids  - jobs of the claim; null: all that are not finished
+-- Returns:
+--      how many jobs this call completed; those that were finished before, also by
+--      fail(), do not count
+-- Errors:
+--      PQ006  - not a job of this claim
+--      PQ020  - the claim is lost: roll back
+--      40001, 42501
+-- Tables touched:
+--      pgq.claim_ring (insert), pgq.key_ring (insert, when jobs have keys)
+-- ----------------------------------------------------------------------
+declare
+    h     record;
+    c     pgq.claim_ring;
+    slot  int4;
+    done  int8[];
+begin
+    h := pgq._held_claim(i_claim_id, i_token);
+    c := h.c;
+    slot := h.slot;
+    if i_job_ids is null then
+        return pgq._close(c, slot, 'completed');
+    end if;
+    perform pgq._check_ids(c, i_job_ids);
+    done := pgq._finish(c, slot, array(select pgq._finish_row(c, id, 'completed') from (select distinct unnest(i_job_ids) as id) i));
+    perform pgq._let_go(c, done);
+    return cardinality(done);
+end;
+$$;
+comment on function pgq.complete(bigint, bigint, bigint[]) is
+'Complete jobs of a claim, or all that are left (null). Returns how many.';
+
+
+create or replace function pgq.complete_and_claim(
+    i_claim_id bigint, i_token bigint, i_queue_name text, i_worker text, i_n int4 default 1,
+    out claim_id bigint, out token bigint, out job_ids bigint[])
+returns record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.complete_and_claim(5)
+--
+--      complete() all of a claim and claim() the next jobs, in one call. With null as
+--      the claim it only claims.
+-- Errors:
+--      as complete() and claim(); then neither took effect
+-- ----------------------------------------------------------------------
+declare
+    q  pgq.queue := pgq._job_queue(i_queue_name);
+    h  record;
+    c  pgq.claim_ring;
+begin
+    perform pgq._require_read_committed('complete_and_claim');
+    perform pgq._require_consume(q.queue_id, '');
+    perform pgq._check_claim(i_worker, i_n);
+    if i_claim_id is not null then
+        h := pgq._held_claim(i_claim_id, i_token);
+        c := h.c;
+        perform pgq._close(c, h.slot, 'completed');
+    end if;
+    if not q.queue_ticker_paused then
+        c := pgq._claim(q, i_worker, i_n, true, case when c.queue_id = q.queue_id then c.lane end, c.seen);
+        claim_id := c.claim_id;
+        token := c.token;
+        job_ids := c.ev_ids;
+    end if;
+end;
+$$;
+comment on function pgq.complete_and_claim(bigint, bigint, text, text, int4) is
+'Complete all of a claim and claim the next jobs, in one call.';
+
+
+create or replace function pgq._again(j pgq.job_template, i_retry int4)
+returns pgq.job_template language plpgsql as $$
+-- The job as it is appended again: for workers alone, with so many failed attempts
+begin
+    j.ev_owner := 0;
+    j.ev_retry := i_retry;
+    return j;
+end;
+$$;
+comment on function pgq._again(pgq.job_template, int4) is 'A job as it is appended again';
+
+
+create or replace function pgq._bury_job(q pgq.queue, j pgq.job_template, i_reason text)
+returns void language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._bury_job(3)
+--
+--      Make a dead letter of a job. Its consumer's name is empty: no consumer of
+--      events has that.
+-- ----------------------------------------------------------------------
+begin
+    execute format($q$
+        insert into pgq.%I (dl_id, queue_name, consumer_name, reason, attempts, ev_id, ev_time, ev_retry,
+                            ev_type, ev_data, ev_extra1, ev_extra2, ev_lane)
+        values (nextval('pgq.dead_letter_id_seq'), $1, '', left($2, 8192), coalesce($3, 0) + 1, $4, $5, $3, $6, $7, $8, $9, $10) $q$,
+        pgq._dead_slot())
+        using q.queue_name, i_reason, j.ev_retry, j.ev_id, j.ev_time, j.ev_type, j.ev_data, j.ev_extra1, j.ev_extra2, j.ev_lane;
+end;
+$$;
+comment on function pgq._bury_job(pgq.queue, pgq.job_template, text) is 'Make a dead letter of a job';
+
+
+create or replace function pgq._cancel_asked(i_claim_id bigint, i_slot int4, i_id bigint)
+returns boolean language plpgsql set enable_seqscan = off as $$
+-- Has somebody asked to cancel the job while it runs?
+begin
+    case i_slot
+        when 0 then return exists (select from pgq.claim_ring_0 where claim_id = i_claim_id and ev_id = i_id and kind = 'x');
+        when 1 then return exists (select from pgq.claim_ring_1 where claim_id = i_claim_id and ev_id = i_id and kind = 'x');
+        else return exists (select from pgq.claim_ring_2 where claim_id = i_claim_id and ev_id = i_id and kind = 'x');
+    end case;
+end;
+$$;
+comment on function pgq._cancel_asked(bigint, int4, bigint) is 'Has somebody asked to cancel a running job';
+
+
+create or replace function pgq.fail(
+    i_claim_id bigint, i_token bigint, i_job_id bigint, i_error text,
+    i_retry_in interval default null, i_retryable boolean default true)
+returns text language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.fail(6)
+--
+--      A job has failed: it comes again later, or is a dead letter when its attempts
+--      are used up. At any isolation level.
+--
+-- Parameters:
+--      i_error      - why, of which 8192 characters are kept
+--      i_retry_in   - null: by the retry policy of its type (set_retry_policy(queue,
+--                     'job:' || type, ..)), else its queue's
+--      i_retryable  - false: it is a dead letter at once
+-- Returns:
+--      retried, failed, or cancelled when somebody had asked for that meanwhile;
+--      null when it was finished before
+-- Errors:
+--      PQ006, PQ020, 40001, 42501
+-- ----------------------------------------------------------------------
+declare
+    h     record;
+    c        pgq.claim_ring;
+    slot     int4;
+    q        pgq.queue;
+    j        pgq.job_template;
+    tried    int4;
+    outcome  text;
+begin
+    h := pgq._held_claim(i_claim_id, i_token);
+    c := h.c;
+    slot := h.slot;
+    perform pgq._check_ids(c, array[i_job_id]);
+    select * into q from pgq.queue where queue_id = c.queue_id;
+    select * into j from pgq._job_rows(q, array[i_job_id]);
+    tried := coalesce(j.ev_retry, 0) + 1;
+    outcome := case
+        when pgq._cancel_asked(c.claim_id, slot, i_job_id) then 'cancelled'
+        when i_retryable and tried < pgq._max_attempts(q.queue_id, j.ev_type, pgq._options(j.ev_extra1)) then 'retried'
+        else 'failed' end;
+    if pgq._finish(c, slot, array[pgq._finish_row(c, i_job_id, outcome, i_error)]) = '{}' then
+        return null;
+    end if;
+    if outcome = 'retried' then
+        i_retry_in := coalesce(i_retry_in, pgq._retry_delay(pgq._retry_policy(q.queue_id, 'job:' || j.ev_type), tried));
+        perform pgq._append_jobs(q, pgq._due_in(i_retry_in), null, array[pgq._again(j, tried)]);
+        return outcome;
+    elsif outcome = 'failed' then
+        perform pgq._bury_job(q, j, i_error);
+    end if;
+    perform pgq._let_go(c, array[i_job_id]);
+    return outcome;
+end;
+$$;
+comment on function pgq.fail(bigint, bigint, bigint, text, interval, boolean) is
+'Fail a job: it is retried later, or a dead letter. Returns retried, failed or cancelled; null when it was finished before.';
+
+
+create or replace function pgq._due_in(i_in interval)
+returns timestamptz language plpgsql as $$
+-- When something is due that is to come after a while; null: at once
+begin
+    if i_in <= interval '0' then
+        return null;
+    end if;
+    perform pgq._check_due(pgq._clock() + i_in);
+    return pgq._clock() + i_in;
+end;
+$$;
+comment on function pgq._due_in(interval) is 'When something is due that comes after a while';
+
+
+create or replace function pgq.snooze(i_claim_id bigint, i_token bigint, i_job_id bigint, i_for interval)
+returns boolean language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.snooze(4)
+--
+--      Let a job come again after a while, without counting the attempt. At any
+--      isolation level.
+-- Returns:
+--      true; false when it was finished before, or cancelled
+-- Errors:
+--      PQ006, PQ020, 40001, 42501
+-- ----------------------------------------------------------------------
+declare
+    h     record;
+    c          pgq.claim_ring;
+    slot       int4;
+    q          pgq.queue;
+    j          pgq.job_template;
+    cancelled  boolean;
+begin
+    h := pgq._held_claim(i_claim_id, i_token);
+    c := h.c;
+    slot := h.slot;
+    perform pgq._check_ids(c, array[i_job_id]);
+    cancelled := pgq._cancel_asked(c.claim_id, slot, i_job_id);
+    if pgq._finish(c, slot, array[pgq._finish_row(c, i_job_id, case when cancelled then 'cancelled' else 'snoozed' end)]) = '{}' then
+        return false;
+    end if;
+    if cancelled then
+        perform pgq._let_go(c, array[i_job_id]);
+        return false;
+    end if;
+    select * into q from pgq.queue where queue_id = c.queue_id;
+    select * into j from pgq._job_rows(q, array[i_job_id]);
+    perform pgq._append_jobs(q, pgq._due_in(i_for), null, array[pgq._again(j, j.ev_retry)]);
+    return true;
+end;
+$$;
+comment on function pgq.snooze(bigint, bigint, bigint, interval) is
+'Let a job come again after a while, without counting the attempt. False when it was finished or cancelled.';
+
+
+create or replace function pgq._give_back(
+    c pgq.claim_ring, i_slot int4, i_ids int8[], i_outcome text, i_close boolean)
+returns int4 language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._give_back(5)
+--
+--      Take unfinished jobs away from a claim and append them again.
+--
+-- Parameters:
+--      i_outcome  - released: they come again as they were
+--                   lost: their worker died with them. They come again in the solo lane, one
+--                   at a time, or are dead letters when that has happened too often
+--      i_close    - close the claim as well
+-- Returns:
+--      number of jobs
+-- ----------------------------------------------------------------------
+declare
+    q      pgq.queue;
+    s      pgq.job_queue;
+    j      pgq.job_template;
+    done   int8[];
+    again  pgq.job_template[] := '{}';
+begin
+    select * into q from pgq.queue where queue_id = c.queue_id;
+    select * into s from pgq.job_queue where queue_id = c.queue_id;
+    -- The closing row first: it waits for a worker that is completing all of them at this moment
+    if i_close and pgq._append_beside(c, i_slot, array[pgq._finish_row(c, 0, i_outcome, null, 0)]) = 0 then
+        return 0;
+    end if;
+    done := pgq._take_away(c, i_slot, i_ids, i_outcome);
+    for j in select * from pgq._job_rows(q, done) r order by array_position(done, r.ev_id) loop
+        if pgq._cancel_asked(c.claim_id, i_slot, j.ev_id) then
+            perform pgq._let_go(c, array[j.ev_id]);  -- what was to be cancelled does not come again
+            continue;
+        end if;
+        j := pgq._again(j, j.ev_retry);
+        if i_outcome = 'lost' then
+            j := pgq._with_loss(j);
+            if (pgq._options(j.ev_extra1) ->> 'losses')::int4 > s.max_losses then
+                perform pgq._bury_job(q, j, format('its worker died with it %s times, the last one was %s',
+                                                   pgq._options(j.ev_extra1) ->> 'losses', coalesce(c.worker, 'unknown')));
+                perform pgq._let_go(c, array[j.ev_id]);
+                continue;
+            end if;
+        end if;
+        again := again || j;
+    end loop;
+    if again <> '{}' then
+        perform pgq._append_jobs(q, null, null, again);
+    end if;
+    return cardinality(done);
+end;
+$$;
+comment on function pgq._give_back(pgq.claim_ring, int4, int8[], text, boolean) is 'Take unfinished jobs away from a claim';
+
+
+create or replace function pgq._take_away(c pgq.claim_ring, i_slot int4, i_ids int8[], i_outcome text)
+returns int8[] language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._take_away(4)
+--
+--      Write a finish of each of these jobs that has none.
+-- Returns:
+--      the jobs that this call finished, in order
+-- ----------------------------------------------------------------------
+declare
+    done  int8[] := array(select ev_id from pgq._finish_rows(c.claim_id, i_slot) where ev_id > 0);
+    todo  pgq.claim_ring[] := array(select pgq._finish_row(c, id, i_outcome) from unnest(i_ids) id where id <> all (done));
+begin
+    if todo = '{}' then
+        return '{}';
+    end if;
+    perform pgq._append_beside(c, i_slot, todo);
+    return array(select f.ev_id from pgq._finish_rows(c.claim_id, i_slot) f
+                 where f.txid = pg_current_xact_id() and f.ev_id = any (i_ids) and f.outcome = i_outcome
+                 order by array_position(i_ids, f.ev_id));
+end;
+$$;
+comment on function pgq._take_away(pgq.claim_ring, int4, int8[], text) is 'Write a finish of each job that has none';
+
+
+create or replace function pgq._with_loss(j pgq.job_template)
+returns pgq.job_template language plpgsql as $$
+-- The job with one more worker lost, in the solo lane
+declare
+    o  jsonb := pgq._options(j.ev_extra1);
+begin
+    j.ev_extra1 := jsonb_set(o, '{losses}', to_jsonb(coalesce((o ->> 'losses')::int4, 0) + 1))::text;
+    j.ev_lane := 0;
+    return j;
+end;
+$$;
+comment on function pgq._with_loss(pgq.job_template) is 'A job with one more worker lost';
+
+
+create or replace function pgq.release(i_claim_id bigint, i_token bigint, i_job_ids bigint[] default null)
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.release(3)
+--
+--      Give claimed jobs back, unstarted: another worker gets them at once, and no
+--      attempt is counted.
+--
+-- Parameters:
+--      i_job_ids  - null: all that are not finished
+-- Returns:
+--      how many
+-- Errors:
+--      PQ006, PQ020, 40001, 42501
+-- ----------------------------------------------------------------------
+declare
+    h     record;
+    c     pgq.claim_ring;
+    slot  int4;
+begin
+    h := pgq._held_claim(i_claim_id, i_token);
+    c := h.c;
+    slot := h.slot;
+    perform pgq._check_ids(c, coalesce(i_job_ids, '{}'));
+    return pgq._give_back(c, slot, coalesce(i_job_ids, pgq._unfinished(c, slot)), 'released', i_job_ids is null);
+end;
+$$;
+comment on function pgq.release(bigint, bigint, bigint[]) is
+'Give claimed jobs back unstarted, without counting an attempt; null: all that are left. Returns how many.';
+
+
+create or replace function pgq.extend(i_claim_id bigint, i_token bigint)
+returns timestamptz language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.extend(2)
+--
+--      Let the lease of a claim begin anew, for a worker that sends no heartbeats. In a
+--      transaction of its own.
+-- Returns:
+--      until when it runs
+-- Errors:
+--      PQ020, 40001, 42501
+-- ----------------------------------------------------------------------
+declare
+    h     record;
+    c     pgq.claim_ring;
+    slot  int4;
+begin
+    h := pgq._held_claim(i_claim_id, i_token);
+    c := h.c;
+    slot := h.slot;
+    if exists (select from pgq._finish_rows(c.claim_id, slot) where ev_id = 0) then
+        perform pgq._raise_claim_lost(i_claim_id, 'it is closed');
+    end if;
+    perform pgq._note(c, slot, -1, 'e', null);
+    return clock_timestamp() + (select lease from pgq.job_queue where queue_id = c.queue_id);
+end;
+$$;
+comment on function pgq.extend(bigint, bigint) is 'Let the lease of a claim begin anew. Returns until when it runs.';
+
+
+create or replace function pgq._note(c pgq.claim_ring, i_slot int4, i_id bigint, i_kind "char", i_data jsonb, i_at timestamptz default null)
+returns void language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._note(6)
+--
+--      Append what is said of a claim or a job while it runs; the newest counts.
+-- ----------------------------------------------------------------------
+declare
+    f  pgq.claim_ring := pgq._finish_row(c, i_id, null);
+begin
+    f.kind := i_kind;
+    f.nth := (extract(epoch from clock_timestamp()) * 1000000)::int8;
+    f.data := i_data;
+    f.at := i_at;
+    perform pgq._append_beside(c, i_slot, array[f]);
+end;
+$$;
+comment on function pgq._note(pgq.claim_ring, int4, bigint, "char", jsonb, timestamptz) is 'Append what is said of a job while it runs';
+
+
+create or replace function pgq.progress(
+    i_claim_id bigint, i_token bigint, i_job_id bigint, i_percent float8, i_stage text default null, i_data jsonb default null)
+returns void language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.progress(6)
+--
+--      Say how far a job is; the newest word counts. In a transaction of its own, or
+--      nobody sees it before the job is done. Not more than a few times a second.
+--
+-- Parameters:
+--      i_percent  - 0 to 100, or null
+--      i_stage    - what it is doing, at most 200 characters
+--      i_data     - small: at most 8 kB
+-- Errors:
+--      PQ006, PQ020, 40001, 42501
+-- ----------------------------------------------------------------------
+declare
+    h     record;
+    c     pgq.claim_ring;
+    slot  int4;
+begin
+    h := pgq._held_claim(i_claim_id, i_token);
+    c := h.c;
+    slot := h.slot;
+    perform pgq._check_ids(c, array[i_job_id]);
+    if i_percent not between 0 and 100 or length(i_stage) > 200 or octet_length(i_data::text) > 8192 then
+        raise exception 'progress cannot be %, %', i_percent, quote_nullable(left(i_stage, 60))
+            using errcode = 'PQ006', hint = 'Allowed: 0 to 100 percent, a stage of 200 characters, 8 kB of data.';
+    end if;
+    if i_job_id <> all (pgq._unfinished(c, slot)) then
+        perform pgq._raise_claim_lost(i_claim_id, 'the job is finished or was given back');
+    end if;
+    perform pgq._note(c, slot, i_job_id, 'p', jsonb_build_object('percent', i_percent, 'stage', i_stage, 'data', i_data));
+end;
+$$;
+comment on function pgq.progress(bigint, bigint, bigint, float8, text, jsonb) is
+'Say how far a running job is: percent, stage, data.';
+
+
+create or replace function pgq.set_result(
+    i_claim_id bigint, i_token bigint, i_job_id bigint, i_result jsonb, i_retention interval default interval '1 hour')
+returns void language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.set_result(5)
+--
+--      Keep a result of a job, for whoever has its id: in the transaction that
+--      completes it, before or after. Notifies pgq_result_<queue id> with the job's id.
+--
+-- Parameters:
+--      i_result     - small: at most 256 kB
+--      i_retention  - how long it is kept, up to a year
+-- Errors:
+--      PQ006, PQ020, 40001, 42501
+-- ----------------------------------------------------------------------
+declare
+    h     record;
+    c     pgq.claim_ring;
+    slot  int4;
+begin
+    h := pgq._held_claim(i_claim_id, i_token);
+    c := h.c;
+    slot := h.slot;
+    perform pgq._check_ids(c, array[i_job_id]);
+    if octet_length(i_result::text) > 262144 or (i_retention between interval '0' and interval '1 year') is not true then
+        raise exception 'result of % bytes for % cannot be kept', octet_length(i_result::text), i_retention
+            using errcode = 'PQ006', hint = 'Keep at most 256 kB for at most a year; store what is larger yourself, and its name here.';
+    end if;
+    perform pgq._note(c, slot, i_job_id, 'r', coalesce(i_result, 'null'), clock_timestamp() + i_retention);
+    perform pg_notify('pgq_result_' || c.queue_id, i_job_id::text);
+end;
+$$;
+comment on function pgq.set_result(bigint, bigint, bigint, jsonb, interval) is
+'Keep a result of a job for a while, for whoever has its id.';
