@@ -53,7 +53,8 @@ begin
     end loop;
     if 'pgq_reader' = any (has) then
         grant select on pgq.queue, pgq.consumer, pgq.registration, pgq.tick, pgq.subscription, pgq.event_template,
-            pgq.retry_queue, pgq.dead_letter to pgq_reader;
+            pgq.retry_queue, pgq.dead_letter, pgq.job_queue, pgq.lane, pgq.schedule, pgq.job, pgq.job_stats,
+            pgq.worker_info, pgq.job_archive to pgq_reader;
     end if;
     if 'pgq_admin' = any (has) then
         -- settings alone: the number of slots is fixed, and what runs as the ticker is its owner's to say
@@ -62,7 +63,8 @@ begin
                               queue_ticker_idle_period, queue_max_consumer_lag) on pgq.queue to pgq_admin;
         grant select on pgq.consumer, pgq.registration, pgq.tick, pgq.subscription, pgq.event_template, pgq.ring,
             pgq.retry_queue, pgq.delayed_event, pgq.dead_letter, pgq.retry_policy, pgq.eviction,
-            pgq.consume_grant, pgq.migration to pgq_admin;
+            pgq.consume_grant, pgq.migration, pgq.job_queue, pgq.lane, pgq.worker, pgq.schedule, pgq.job, pgq.job_stats,
+            pgq.worker_info, pgq.job_archive to pgq_admin;
     end if;
 end;
 $$;

@@ -72,6 +72,19 @@ DECIDING = {
     "dlq_replay(bigint)": "select pgq.dlq_replay(1)",
     "dlq_replay_all(text,text,text)": "select pgq.dlq_replay_all('q')",
     "dlq_purge(text,text,text,interval,bigint[])": "select pgq.dlq_purge('q')",
+    "create_job_queue(text,integer[])": "select pgq.create_job_queue('new')",
+    "declare_priority(text,integer)": "select pgq.declare_priority('jobs', 7)",
+    "claim(text,text,integer,boolean)": "select * from pgq.claim('jobs', 'w')",
+    "claimed(bigint,bigint)": "select * from pgq.claimed(1, 1)",
+    "take(text,text,integer)": "select * from pgq.take('jobs', 'w')",
+    "complete_and_claim(bigint,bigint,text,text,integer)": "select * from pgq.complete_and_claim(null, null, 'jobs', 'w')",
+    "heartbeat(text,bigint[],interval,jsonb)": "select * from pgq.heartbeat('w')",
+    "recover()": "select pgq.recover()",
+    "end_worker(text)": "select pgq.end_worker('w')",
+    "cancel(text,bigint[])": "select * from pgq.cancel('jobs', '{1}')",
+    "retry_jobs(text,bigint[])": "select pgq.retry_jobs('jobs', '{1}')",
+    "maint_sweep_jobs(text)": "select pgq.maint_sweep_jobs('jobs')",
+    "fire_schedule(text,timestamp with time zone,boolean,boolean)": "select pgq.fire_schedule('s', now())",
 }
 
 # Functions that ask, produce, or change settings in one statement: they may be called in any transaction.
@@ -82,7 +95,9 @@ FREE = {
     "seek_target", "wake", "wake_armed_ms", "arm_wake", "disarm_wake", "queue_marks",
     "grant_produce", "grant_consume", "revoke_produce", "revoke_consume", "releases_due", "insert_event_at",
     "send_batch_at", "event_retry_raw", "set_retry_policy", "delay_info",
-    "tick_channel",
+    "tick_channel", "enqueue", "enqueue_many", "complete", "fail", "snooze", "release", "extend", "progress", "set_result",
+    "once", "get_job", "get_result", "jobs", "get_job_stats", "get_worker_info", "set_job_config", "set_schedule",
+    "drop_schedule", "get_schedules", "grant_work", "revoke_work",
 }  # fmt: skip
 
 
@@ -91,7 +106,7 @@ def _signatures(conn: Conn) -> dict[str, str]:
     found = rows(
         conn,
         "select replace(oid::regprocedure::text, 'pgq.', ''), proname from pg_proc"
-        " where pronamespace = 'pgq'::regnamespace and prokind = 'f' and proname !~ '^(_|produce_)'",
+        " where pronamespace = 'pgq'::regnamespace and prokind = 'f' and proname !~ '^(_|(produce|enqueue|next_jobs|job_rows)_[0-9])'",
     )
     return {str(signature): str(name) for signature, name in found}
 
@@ -111,6 +126,8 @@ def test_every_deciding_function_refuses_an_old_snapshot(db: Database, level: st
     create(conn, queue="spare")
     create(conn, queue="external")
     configure(conn, "external_ticker", "true", queue="external")
+    conn.execute("select pgq.create_job_queue('jobs')")
+    conn.execute("select pgq.enqueue('jobs', 'a')")
     send(conn, "a")
     tick(conn)
     assert next_batch(conn) == 1

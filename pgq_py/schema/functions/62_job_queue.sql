@@ -3,10 +3,10 @@
 -- A job queue is a queue whose event slots carry a lane (a priority). Everything else of a
 -- queue stays: ticks, fan-out consumers, delays, rotation.
 
-create or replace function pgq._job_queue(i_queue_name text)
+create or replace function pgq._queue_of_jobs(i_queue_name text)
 returns pgq.queue language plpgsql as $$
 -- ----------------------------------------------------------------------
--- Function: pgq._job_queue(1)
+-- Function: pgq._queue_of_jobs(1)
 --
 --      Look up a job queue by name.
 -- Errors:
@@ -24,7 +24,7 @@ begin
     return q;
 end;
 $$;
-comment on function pgq._job_queue(text) is 'Look up a job queue by name or raise';
+comment on function pgq._queue_of_jobs(text) is 'Look up a job queue by name or raise';
 
 
 create or replace function pgq._has_jobs(i_queue int4)
@@ -64,7 +64,7 @@ begin
             using errcode = 'PQ006', hint = 'Give 1 to 32 numbers from 1 to 32000.';
     end if;
     made := pgq._create_queue(i_queue_name, 3, true);
-    q := pgq._job_queue(i_queue_name);
+    q := pgq._queue_of_jobs(i_queue_name);
     if made = 0 then
         return 0;
     end if;
@@ -115,7 +115,7 @@ set search_path = pg_catalog, pgq, pg_temp set client_min_messages = warning as 
 --      PQ001, PQ006 the number, or 32 exist, PQ007, PQ023
 -- ----------------------------------------------------------------------
 declare
-    q  pgq.queue := pgq._job_queue(i_queue_name);
+    q  pgq.queue := pgq._queue_of_jobs(i_queue_name);
 begin
     perform pgq._require_read_committed('declare_priority');
     perform from pgq.job_queue where queue_id = q.queue_id for update;
@@ -151,7 +151,7 @@ returns integer language plpgsql security definer set search_path = pg_catalog, 
 --      PQ001, PQ023, PQ006 unknown setting, or a value it cannot have
 -- ----------------------------------------------------------------------
 declare
-    q     pgq.queue := pgq._job_queue(i_queue_name);
+    q     pgq.queue := pgq._queue_of_jobs(i_queue_name);
     kind  text := case i_name when 'lease' then 'interval' when 'archive' then 'boolean'
                               when 'max_losses' then 'int4' when 'held_limit' then 'int4' end;
 begin
@@ -228,7 +228,7 @@ begin
         end; $b$ $f$,
         pgq._job_function('enqueue', q), format('pgq.%I', ring || '_phase'), q.queue_ntables, branches,
         q.queue_id, q.queue_event_seq);
-    execute format('comment on function %s is %L', fn, 'Enqueue a job into one queue; generated');
+    execute format('comment on function %s is %L', fn, 'Enqueue a job into one queue; generated, called by enqueue()');
     execute format('revoke all on function %s from public', fn);
 end;
 $$;

@@ -52,7 +52,7 @@ comment on function pgq._options_text(jsonb) is 'Options of a job as they are st
 
 
 create or replace function pgq._options(i_text text)
-returns jsonb language plpgsql immutable as $$
+returns jsonb language plpgsql as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._options(1)
 --
@@ -100,7 +100,7 @@ returns record language plpgsql security definer set search_path = pg_catalog, p
 --      PQ001, PQ005 the queue refuses inserts, PQ006, PQ023, 40001, 42501
 -- ----------------------------------------------------------------------
 declare
-    q      pgq.queue := pgq._job_queue($1);
+    q      pgq.queue := pgq._queue_of_jobs($1);
     now_   timestamptz := pgq._clock();
     later  boolean := coalesce($5 > now_, false);
 begin
@@ -228,7 +228,7 @@ returns setof record language plpgsql security definer set search_path = pg_cata
 --      PQ001, PQ005, PQ006, PQ023, 40001, 42501
 -- ----------------------------------------------------------------------
 declare
-    q     pgq.queue := pgq._job_queue($1);
+    q     pgq.queue := pgq._queue_of_jobs($1);
     now_  timestamptz := pgq._clock();
     j     pgq.job_template[];
     due   timestamptz[];

@@ -382,7 +382,7 @@ returns record language plpgsql security definer set search_path = pg_catalog, p
 --      pgq.lane (locked), pgq.claim_ring (insert), event slots (read)
 -- ----------------------------------------------------------------------
 declare
-    q  pgq.queue := pgq._job_queue(i_queue_name);
+    q  pgq.queue := pgq._queue_of_jobs(i_queue_name);
     c  pgq.claim_ring;
 begin
     perform pgq._require_read_committed('claim');
@@ -612,7 +612,7 @@ comment on function pgq.take(text, text, int4) is
 
 
 create or replace function pgq._json_or_null(i_text text)
-returns jsonb language plpgsql immutable as $$
+returns jsonb language plpgsql as $$
 -- JSON, or null for what is none
 begin
     return i_text::jsonb;

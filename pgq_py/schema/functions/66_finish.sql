@@ -324,7 +324,7 @@ returns record language plpgsql security definer set search_path = pg_catalog, p
 --      as complete() and claim(); then neither took effect
 -- ----------------------------------------------------------------------
 declare
-    q  pgq.queue := pgq._job_queue(i_queue_name);
+    q  pgq.queue := pgq._queue_of_jobs(i_queue_name);
     h  record;
     c  pgq.claim_ring;
 begin

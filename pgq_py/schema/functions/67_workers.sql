@@ -324,7 +324,7 @@ returns integer language plpgsql security definer set search_path = pg_catalog, 
 --      PQ001, PQ006 no such role, PQ023
 -- ----------------------------------------------------------------------
 declare
-    q   pgq.queue := pgq._job_queue(i_queue_name);
+    q   pgq.queue := pgq._queue_of_jobs(i_queue_name);
     fn  text;
 begin
     perform pgq._check_role(i_role);
@@ -350,7 +350,7 @@ returns integer language plpgsql security definer set search_path = pg_catalog, 
 --      PQ001, PQ023
 -- ----------------------------------------------------------------------
 declare
-    q  pgq.queue := pgq._job_queue(i_queue_name);
+    q  pgq.queue := pgq._queue_of_jobs(i_queue_name);
 begin
     delete from pgq.consume_grant where queue_id = q.queue_id and consumer_name = '' and role_name = i_role;
     return found::int;

@@ -18,7 +18,7 @@ returns setof record language plpgsql security definer set search_path = pg_cata
 --      PQ001, PQ007, PQ023, 42501
 -- ----------------------------------------------------------------------
 declare
-    q  pgq.queue := pgq._job_queue(i_queue_name);
+    q  pgq.queue := pgq._queue_of_jobs(i_queue_name);
     s  pgq.job_status;
     l  int2;
 begin
@@ -144,7 +144,7 @@ returns void language plpgsql as $$
 --      PQ024  - another job with its key is active: that one was enqueued since
 -- ----------------------------------------------------------------------
 declare
-    q  pgq.queue := pgq._job_queue(d.queue_name);
+    q  pgq.queue := pgq._queue_of_jobs(d.queue_name);
     j  pgq.job_template;
 begin
     perform pgq._require_produce(q);
@@ -174,7 +174,7 @@ returns integer language plpgsql security definer set search_path = pg_catalog, 
 --      PQ001, PQ007, PQ023, PQ024, 42501
 -- ----------------------------------------------------------------------
 declare
-    q  pgq.queue := pgq._job_queue(i_queue_name);
+    q  pgq.queue := pgq._queue_of_jobs(i_queue_name);
     d  pgq.dead_ring;
     n  int4 := 0;
 begin

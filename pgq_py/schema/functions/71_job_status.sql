@@ -232,7 +232,7 @@ returns pgq.job_status language plpgsql security definer set search_path = pg_ca
 --      PQ001, PQ023, 42501
 -- ----------------------------------------------------------------------
 declare
-    q  pgq.queue := pgq._job_queue(i_queue_name);
+    q  pgq.queue := pgq._queue_of_jobs(i_queue_name);
 begin
     perform pgq._require_see_jobs(q);
     return pgq._job_status(q, i_job_id);
@@ -269,7 +269,7 @@ returns record language plpgsql security definer set search_path = pg_catalog, p
 --      PQ025  - the result was kept for its time and is gone
 -- ----------------------------------------------------------------------
 declare
-    q  pgq.queue := pgq._job_queue(i_queue_name);
+    q  pgq.queue := pgq._queue_of_jobs(i_queue_name);
     s  pgq.job_status;
     r  pgq.claim_ring;
 begin
@@ -359,7 +359,7 @@ returns setof pgq.job_status language plpgsql security definer set search_path =
 --      PQ001, PQ006, PQ023, 42501
 -- ----------------------------------------------------------------------
 declare
-    q       pgq.queue := pgq._job_queue(i_queue_name);
+    q       pgq.queue := pgq._queue_of_jobs(i_queue_name);
     states  text[] := '{scheduled,pending,running,retrying,completed,failed,cancelled}';
 begin
     perform pgq._require_see_jobs(q);

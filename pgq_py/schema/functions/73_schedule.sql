@@ -24,7 +24,7 @@ returns integer language plpgsql security definer set search_path = pg_catalog, 
 --      PQ001, PQ006, PQ023, 42501
 -- ----------------------------------------------------------------------
 declare
-    q  pgq.queue := pgq._job_queue(i_queue_name);
+    q  pgq.queue := pgq._queue_of_jobs(i_queue_name);
     s  pgq.schedule;
 begin
     perform pgq._require_produce(q);

@@ -128,11 +128,11 @@ declare
             'open_batch,batch_event_sql,batch_event_tables,get_batch_events,get_batch_cursor,get_batch_info,'
             'finish_batch,receive,ack,nack,event_retry,batch_retry,dlq_replay,dlq_replay_all,seek,seek_target,force_tick,poke,wake_armed_ms,tick_channel,'
             'claim,claimed,take,complete,complete_and_claim,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
-            'end_worker,once,get_job,get_result,jobs,get_schedules,fire_schedule}'
+            'end_worker,once,get_job,get_result,jobs,get_worker_info,get_schedules,fire_schedule}'
         when 'worker' then
             '{claim,claimed,take,complete,complete_and_claim,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
-            'end_worker,once,get_job,get_result,jobs,get_schedules,fire_schedule,poke,wake_armed_ms,tick_channel}'
-        when 'public' then '{version,get_queue_info,get_consumer_info,ring_info,delay_info,get_job_stats,get_worker_info}' end;
+            'end_worker,once,get_job,get_result,jobs,get_worker_info,get_schedules,fire_schedule,poke,wake_armed_ms,tick_channel}'
+        when 'public' then '{version,get_queue_info,get_consumer_info,ring_info,delay_info,get_job_stats}' end;
 begin
     return query
         select p.oid::regprocedure::text from pg_proc p

@@ -243,9 +243,9 @@ create table pgq.job_archive (
     created_at   timestamptz,
     claimed_at   timestamptz,
     finished_at  timestamptz not null,
-    error        text
+    error        text,
+    primary key (queue_name, job_id, finished_at)
 );
-create index on pgq.job_archive (queue_name, job_id);
 comment on table pgq.job_archive is 'Finished jobs of queues that keep them';
 
 -- ---------------------------------------------------------------------------
