@@ -70,7 +70,7 @@ comment on function pgq._require_fresh(text) is 'Refuse a snapshot that is older
 
 
 create or replace function pgq._key_heads(i_scopes text[], i_keys text[])
-returns table (scope text, key text, holder int8, free boolean) language plpgsql set enable_seqscan = off as $$
+returns table (scope text, key text, holder int8, job int8, free boolean) language plpgsql set enable_seqscan = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._key_heads(2)
 --
@@ -79,7 +79,7 @@ returns table (scope text, key text, holder int8, free boolean) language plpgsql
 -- ----------------------------------------------------------------------
 begin
     return query
-        select k.scope, k.key, k.ev_id,
+        select k.scope, k.key, k.ev_id, k.job_id,
                case when k.until is not null then k.until <= clock_timestamp()
                     else exists (select from pgq.key_ring r
                                  where r.scope = k.scope and r.key = k.key and r.prev_ev_id = -k.ev_id) end
@@ -93,38 +93,40 @@ comment on function pgq._key_heads(text[], text[]) is 'Last holders of keys';
 
 
 create or replace function pgq._take_keys(
-    i_scopes text[], i_keys text[], i_ids int8[], i_until timestamptz[])
+    i_scopes text[], i_keys text[], i_ids int8[], i_until timestamptz[], i_jobs int8[] default null)
 returns int8[] language plpgsql as $$
 -- ----------------------------------------------------------------------
--- Function: pgq._take_keys(4)
+-- Function: pgq._take_keys(5)
 --
 --      Take keys, as far as they are free. At any isolation level.
 --
 --      Waits for transactions that are taking the same ones; keys are taken in
 --      order, so that two bulk calls do not deadlock.
 -- Parameters:
---      i_scopes, i_keys, i_ids, i_until  - one element per key; i_ids rise, and are
---                                          greater than 0; the same key may come again
+--      i_scopes, i_keys, i_ids, i_until  - one element per key; i_ids are numbers that no
+--                 holder had before, greater than 0; the same key may come again
+--      i_jobs   - the jobs, where these are not i_ids
 -- Returns:
---      who has each key now: the id given, or that of the earlier holder
+--      the jobs that have the keys now: those given, or the earlier holders
 -- Errors:
 --      40001
 -- ----------------------------------------------------------------------
 declare
     slot     int4 := pgq._lock_key_slot();
+    jobs     int8[] := coalesce(i_jobs, i_ids);
     holders  int8[];
 begin
     for attempt in 1 .. 20 loop
         execute format($q$
-            insert into pgq.key_ring_%s (scope, key, prev_ev_id, ev_id, until)
-            select distinct on (w.scope, w.key) w.scope, w.key, coalesce(h.holder, 0), w.id, w.until
-            from unnest($1, $2, $3, $4) w(scope, key, id, until)
+            insert into pgq.key_ring_%s (scope, key, prev_ev_id, ev_id, until, job_id)
+            select distinct on (w.scope, w.key) w.scope, w.key, coalesce(h.holder, 0), w.id, w.until, w.job
+            from unnest($1, $2, $3, $4, $5) w(scope, key, id, until, job)
             left join pgq._key_heads($1, $2) h on h.scope = w.scope and h.key = w.key
             where h.free is not false
             order by w.scope, w.key, w.id
-            on conflict do nothing $q$, slot) using i_scopes, i_keys, i_ids, i_until;
+            on conflict do nothing $q$, slot) using i_scopes, i_keys, i_ids, i_until, jobs;
         -- a key that is free again by now is taken in the next round
-        select array_agg(h.holder order by w.nth) into holders
+        select array_agg(h.job order by w.nth) into holders
             from unnest(i_scopes, i_keys) with ordinality w(scope, key, nth)
             left join (select distinct * from pgq._key_heads(i_scopes, i_keys)) h
                 on h.scope = w.scope and h.key = w.key and (not h.free or h.holder = any (i_ids));
@@ -133,7 +135,7 @@ begin
     return holders;
 end;
 $$;
-comment on function pgq._take_keys(text[], text[], int8[], timestamptz[]) is 'Take idempotency keys as far as they are free';
+comment on function pgq._take_keys(text[], text[], int8[], timestamptz[], int8[]) is 'Take idempotency keys as far as they are free';
 
 
 create or replace function pgq._release_keys(i_scope text, i_keys text[], i_ids int8[])
@@ -145,13 +147,21 @@ returns void language plpgsql as $$
 --      one row, whatever else is visible.
 -- ----------------------------------------------------------------------
 begin
-    execute format('insert into pgq.key_ring_%s (scope, key, prev_ev_id, ev_id)'
-                   ' select $1, key, -id, id from unnest($2, $3) w(key, id) order by key, id on conflict do nothing',
+    execute format('insert into pgq.key_ring_%s (scope, key, prev_ev_id, ev_id, job_id)'
+                   ' select $1, key, -id, id, id from unnest($2, $3) w(key, id) order by key, id on conflict do nothing',
                    pgq._lock_key_slot())
         using i_scope, i_keys, i_ids;
 end;
 $$;
 comment on function pgq._release_keys(text, text[], int8[]) is 'Let go of idempotency keys';
+
+
+create or replace function pgq._holder(i_id bigint, i_options jsonb)
+returns bigint language sql immutable as $$
+    -- number under which a job has its key: its id, or what a replay gave it
+    select coalesce((i_options ->> 'holder')::bigint, i_id)
+$$;
+comment on function pgq._holder(bigint, jsonb) is 'Number under which a job has its key';
 
 
 create or replace function pgq._live_keys(i_slot text)

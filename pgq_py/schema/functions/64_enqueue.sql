@@ -30,7 +30,6 @@ begin
                when 'traceparent' then jsonb_typeof(value) = 'string' and length(value #>> '{}') <= 200
                when 'result_retention' then jsonb_typeof(value) = 'number' and value::numeric >= 0 and value::numeric <= 31536000
                when 'meta' then true
-               when 'losses' then jsonb_typeof(value) = 'number'  -- written by recover(), kept by a replay
                else false end;
         if fine is not true then
             raise exception 'option % of a job cannot be %', quote_literal(name), value

@@ -246,7 +246,8 @@ begin
         return;
     end if;
     select * into q from pgq.queue where queue_id = c.queue_id;
-    select array_agg(ev_extra2), array_agg(ev_id) into keys, ids from pgq._job_rows(q, i_ids) where ev_extra2 is not null;
+    select array_agg(ev_extra2), array_agg(pgq._holder(ev_id, pgq._options(ev_extra1))) into keys, ids
+        from pgq._job_rows(q, i_ids) where ev_extra2 is not null;
     if keys is not null then
         perform pgq._release_keys('queue:' || c.queue_id, keys, ids);
     end if;

@@ -217,7 +217,7 @@ begin
         return 0;
     end if;
     if not exists (select from pgq.worker where ended_at is null) and not exists (
-        select from pgq._silent_claims()) and not exists (select from pgq.worker w, lateral pgq._open_claims_of(w.worker)) then
+        select from pgq._silent_claims()) and not exists (select from pgq.worker known, lateral pgq._open_claims_of(known.worker)) then
         return 0;  -- nothing to watch, nothing to write
     end if;
     perform pgq._append_beat('');

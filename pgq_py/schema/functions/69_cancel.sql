@@ -35,7 +35,7 @@ begin
             perform pgq._cancel_delayed(q, job_id, s);
             outcome := 'cancelled';
         elsif s.state = 'pending' then
-            perform pgq._bury_pending(q, job_id, s.key);
+            perform pgq._bury_pending(q, job_id, s);
             outcome := 'cancelled';
         elsif s.state = 'running' then
             perform pgq._ask_to_cancel(q, job_id, s.claim_id);
@@ -60,14 +60,14 @@ begin
     execute format('insert into pgq.%I (due, cancels, ev_queue, ev_id, ev_owner) values ($1, true, $2, $3, $4)', pgq._delay_slot(q.queue_id))
         using s.run_at, q.queue_id, i_id, case when s.state = 'retrying' then 0 end;
     if s.key is not null then
-        perform pgq._release_keys('queue:' || q.queue_id, array[s.key], array[i_id]);
+        perform pgq._release_keys('queue:' || q.queue_id, array[s.key], array[pgq._holder(i_id, s.options)]);
     end if;
 end;
 $$;
 comment on function pgq._cancel_delayed(pgq.queue, bigint, pgq.job_status) is 'Cancel a job in the delay ring';
 
 
-create or replace function pgq._bury_pending(q pgq.queue, i_id bigint, i_key text)
+create or replace function pgq._bury_pending(q pgq.queue, i_id bigint, s pgq.job_status)
 returns void language plpgsql as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._bury_pending(3)
@@ -96,12 +96,12 @@ begin
     t.kind := 't';
     execute format('insert into pgq.%I select (pgq._stamped($1)).* on conflict do nothing',
                    pgq._slot('claim_ring', 3, pgq._phase('claim_ring') / 2)) using t;
-    if i_key is not null then
-        perform pgq._release_keys('queue:' || q.queue_id, array[i_key], array[i_id]);
+    if s.key is not null then
+        perform pgq._release_keys('queue:' || q.queue_id, array[s.key], array[pgq._holder(i_id, s.options)]);
     end if;
 end;
 $$;
-comment on function pgq._bury_pending(pgq.queue, bigint, text) is 'Cancel a job that no claim has reached';
+comment on function pgq._bury_pending(pgq.queue, bigint, pgq.job_status) is 'Cancel a job that no claim has reached';
 
 
 create or replace function pgq._ask_to_cancel(q pgq.queue, i_id bigint, i_claim_id bigint)
@@ -144,16 +144,22 @@ returns void language plpgsql as $$
 --      PQ024  - another job with its key is active: that one was enqueued since
 -- ----------------------------------------------------------------------
 declare
-    q  pgq.queue := pgq._queue_of_jobs(d.queue_name);
-    j  pgq.job_template;
+    q       pgq.queue := pgq._queue_of_jobs(d.queue_name);
+    j       pgq.job_template;
+    holder  int8;
+    other   int8;
 begin
     perform pgq._require_produce(q);
-    if d.ev_extra2 is not null
-       and (pgq._take_keys(array['queue:' || q.queue_id], array[d.ev_extra2], array[d.ev_id], array[null::timestamptz]))[1] <> d.ev_id then
+    if d.ev_extra2 is not null then
+        holder := nextval(q.queue_event_seq::regclass);
+        other := (pgq._take_keys(array['queue:' || q.queue_id], array[d.ev_extra2], array[holder], array[null::timestamptz], array[d.ev_id]))[1];
+    end if;
+    if other <> d.ev_id then
         raise exception 'job % cannot run again: another one with key % is active', d.ev_id, quote_literal(d.ev_extra2)
             using errcode = 'PQ024', detail = 'The dead letter is kept.', hint = 'Wait for the other one, or cancel it, or purge this one.';
     end if;
-    j := (d.ev_id, d.ev_time, null, 0, null, d.ev_type, d.ev_data, pgq._options_text(pgq._options(d.ev_extra1) - 'losses'), d.ev_extra2,
+    j := (d.ev_id, d.ev_time, null, 0, null, d.ev_type, d.ev_data, pgq._options_text(
+              (pgq._options(d.ev_extra1) - '{losses,holder}'::text[]) || jsonb_strip_nulls(jsonb_build_object('holder', holder))), d.ev_extra2,
           null, null, case when d.ev_lane > 0 then d.ev_lane else pgq._lane_of(q, null) end)::pgq.job_template;
     perform pgq._append_jobs(q, null, null, array[j]);
     perform pgq._mark_dead(d, 'replayed');

@@ -152,7 +152,7 @@ begin
         if i_due > pgq._clock() or i_due <= pgq._last_due(s) then
             return null;
         end if;
-        execute format('insert into pgq.key_ring_%s (scope, key, prev_ev_id, ev_id) values ($1, '''', $2, $3)', pgq._lock_key_slot())
+        execute format('insert into pgq.key_ring_%s (scope, key, prev_ev_id, ev_id, job_id) values ($1, '''', $2, $3, $3)', pgq._lock_key_slot())
             using 'cron:' || s.schedule_id,
                   coalesce((select holder from pgq._key_heads(array['cron:' || s.schedule_id], array[''])), 0), ms;
     end if;

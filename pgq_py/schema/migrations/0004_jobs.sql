@@ -170,7 +170,9 @@ comment on sequence pgq.claim_id_seq is 'Numbers of claims';
 --   key         the key
 --   prev_ev_id  holder before this one, 0 for none: two rows cannot follow the same one. Of a
 --               release: minus the holder that lets go
---   ev_id       the holder: a job, or the due time of a schedule in ms
+--   ev_id       number of the holder: the job's id, but for a job that takes its key again (its
+--               option "holder"); of a schedule, its due time in ms
+--   job_id      the job
 --   until       the key is taken until then, whatever the holder does; null: until released
 -- ---------------------------------------------------------------------------
 create table pgq.key_ring (
@@ -178,6 +180,7 @@ create table pgq.key_ring (
     key         text        not null,
     prev_ev_id  int8        not null,
     ev_id       int8        not null,
+    job_id      int8        not null,
     until       timestamptz,
     primary key (scope, key, prev_ev_id)
 );
