@@ -27,7 +27,7 @@ from tests.lanes.support import (
     state,
     types,
 )
-from tests.waiting import wait_blocked
+from tests.waiting import wait_blocked, wait_until
 
 
 @pytest.fixture
@@ -185,6 +185,14 @@ def test_an_empty_poll_writes_nothing(db: Database, conn: Conn) -> None:
     assert rows(conn, writes) == before
 
 
+def test_without_a_ticker_urgent_jobs_do_not_wait_for_all_others(conn: Conn) -> None:
+    enqueue(conn, "low1", "low2", priority=30)
+    assert types(conn, claim(conn)) == ["low1"]
+    enqueue(conn, "high", priority=150)
+    wait_until(lambda: value(conn, "select max(tick_time) < clock_timestamp() - interval '300 ms' from pgq.tick"))
+    assert types(conn, claim(conn)) == ["high"]
+
+
 def test_jobs_are_claimed_without_a_ticker(conn: Conn) -> None:
     ids = enqueue(conn, "a")
     assert value(conn, "select count(*) from pgq.tick") == 1
@@ -291,6 +299,8 @@ def test_a_number_that_is_given_out_again_has_another_token(private_db: Database
     conn = private_db.connect()
     create(conn)
     ids = enqueue(conn, "a")
+    conn.execute("alter system set wal_writer_delay = '10s'")
+    conn.execute("select pg_reload_conf()")
     conn.execute("checkpoint")
     conn.execute("set synchronous_commit = off")
     zombie = claim(conn)

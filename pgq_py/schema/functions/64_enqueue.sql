@@ -106,6 +106,9 @@ begin
     perform pgq._require_produce(q);
     perform pgq._check_job($2, $3, $6, $7);
     perform pgq._check_options($8);
+    if q.queue_disable_insert then
+        perform pgq._refuse_disabled('Insert into queue disallowed');
+    end if;
     created := true;
     if $6 is null and not later then
         execute 'select pgq.' || pgq._job_function('enqueue', q) || '($1, $2, $3, $4)'
@@ -300,7 +303,7 @@ begin
     perform pgq._check_job(w.type, coalesce(w.payload, '{}'), w.key, w.key_window)
         from jsonb_to_recordset(i_jobs) w(type text, payload jsonb, key text, key_window interval)
         where w.type is null or length(w.type) not between 1 and 200 or w.key is not null or w.key_window is not null;
-    perform pgq._check_due(w.run_at) from jsonb_to_recordset(i_jobs) w(run_at timestamptz)
+    perform pgq._check_due(w.run_at) from jsonb_to_recordset(i_jobs) w(run_at timestamptz, priority int4)
         where w.run_at is not null and not (w.run_at > '-infinity' and w.run_at < pgq._clock() + interval '10 years');
 exception
     when data_exception then

@@ -311,7 +311,8 @@ returns pgq.claim_ring language plpgsql as $$
 --      3. If another worker was faster, go on with the lanes below; never with one above,
 --         or two workers could wait for each other.
 --      4. Nothing at all: if a tick is due, make it and look once more. So jobs are
---         worked without a ticker.
+--         worked without a ticker. When none seems to be alive, that comes first, or urgent
+--         jobs would wait until all others are done.
 --      5. What ticks up to now bring to a lane never changes: a claim that found nothing
 --         above its lane spares the next one that look, until there is a new tick.
 --
@@ -325,6 +326,11 @@ declare
     l       int2;
     c       pgq.claim_ring;
 begin
+    if newest.tick_time < clock_timestamp() - interval '250 ms'
+       and pg_sequence_last_value('pgq.wake_deadline'::regclass) < pgq._now_ms()
+       and pgq._tick_if_due(q, true) is not null then
+        newest := pgq._newest_tick(q.queue_id);
+    end if;
     if i_idle and i_last_lane > 0 and i_last_seen = newest.tick_id then
         perform from pgq.lane where queue_id = q.queue_id and lane = i_last_lane for update;
         below := i_last_lane;

@@ -116,26 +116,28 @@ $$;
 comment on function pgq._open_claims_of(text) is 'Claims of a worker that are not closed';
 
 
-create or replace function pgq._silent_claims()
+create or replace function pgq._quiet_claims(i_late boolean)
 returns setof pgq.claim_ring language plpgsql set enable_seqscan = off as $$
 -- ----------------------------------------------------------------------
--- Function: pgq._silent_claims(0)
+-- Function: pgq._quiet_claims(1)
 --
---      Claims of workers without heartbeats that are not closed and whose lease, from
---      the claim or the last extend(), has run out.
+--      Claims of workers without heartbeats that are not closed.
+--
+-- Parameters:
+--      i_late  - only those whose lease, from the claim or the last extend(), has run out
 -- ----------------------------------------------------------------------
 begin
     perform from pgq.claim_ring limit 0;
     return query select c.* from pgq.claim_ring c join pgq.job_queue s on s.queue_id = c.queue_id
-        where c.kind = 'q' and not c.beats and c.ev_ids <> '{}' and c.at < pgq._clock() - s.lease
+        where c.kind = 'q' and not c.beats and c.ev_ids <> '{}' and (c.at < pgq._clock() - s.lease or not i_late)
           and not exists (select from pgq.claim_ring f
                           where f.claim_id = c.claim_id and f.ev_id = 0 and f.kind = 'f' and f.nth = 0)
-          and not exists (select from pgq.claim_ring e
-                          where e.claim_id = c.claim_id and e.ev_id = -1 and e.kind = 'e' and e.at >= pgq._clock() - s.lease)
+          and not (i_late and exists (select from pgq.claim_ring e
+                                      where e.claim_id = c.claim_id and e.ev_id = -1 and e.kind = 'e' and e.at >= pgq._clock() - s.lease))
         order by c.claim_id;
 end;
 $$;
-comment on function pgq._silent_claims() is 'Claims without heartbeats whose lease has run out';
+comment on function pgq._quiet_claims(boolean) is 'Claims of workers without heartbeats that are not closed';
 
 
 create or replace function pgq._give_back_all(c pgq.claim_ring, i_outcome text)
@@ -212,13 +214,13 @@ declare
 begin
     perform pgq._require_read_committed('recover');
     perform pgq._require_work();
+    if not exists (select from pgq.worker where ended_at is null) and not exists (select from pgq._quiet_claims(false))
+       and not exists (select from pgq.worker known, lateral pgq._open_claims_of(known.worker)) then
+        return 0;  -- nothing to watch, nothing to write
+    end if;
     perform from pgq.ring where ring_name = 'beat_ring' for update skip locked;
     if not found then
         return 0;
-    end if;
-    if not exists (select from pgq.worker where ended_at is null) and not exists (
-        select from pgq._silent_claims()) and not exists (select from pgq.worker known, lateral pgq._open_claims_of(known.worker)) then
-        return 0;  -- nothing to watch, nothing to write
     end if;
     perform pgq._append_beat('');
     for w in select * from pgq.worker where ended_at is null order by worker loop
@@ -232,7 +234,7 @@ begin
             lost := lost + pgq._give_back_all(c, case when w.lost then 'lost' else 'released' end);
         end loop;
     end loop;
-    for c in select * from pgq._silent_claims() loop
+    for c in select * from pgq._quiet_claims(true) loop
         if pgq._watched((select lease from pgq.job_queue where queue_id = c.queue_id)) then
             lost := lost + pgq._give_back_all(c, 'lost');
         end if;

@@ -79,11 +79,11 @@ create or replace function pgq._last_due(s pgq.schedule)
 returns timestamptz language plpgsql as $$
 -- When a schedule was last due and fired; before the first time, since when it counts
 declare
-    ms  int8;
+    us  int8;
 begin
     perform from pgq.key_ring limit 0;
-    select holder into ms from pgq._key_heads(array['cron:' || s.schedule_id], array['']);
-    return greatest(coalesce(to_timestamp(ms / 1000.0), s.since), s.since);
+    select holder into us from pgq._key_heads(array['cron:' || s.schedule_id], array['']);
+    return greatest(coalesce(timestamptz 'epoch' + us * interval '1 microsecond', s.since), s.since);
 end;
 $$;
 comment on function pgq._last_due(pgq.schedule) is 'When a schedule was last due';
@@ -132,7 +132,7 @@ returns bigint language plpgsql security definer set search_path = pg_catalog, p
 -- ----------------------------------------------------------------------
 declare
     s   pgq.schedule;
-    ms  int8 := (extract(epoch from i_due) * 1000)::int8;
+    us  int8 := (extract(epoch from i_due) * 1000000)::int8;
     id  bigint;
 begin
     perform pgq._require_read_committed('fire_schedule');
@@ -154,7 +154,7 @@ begin
         end if;
         execute format('insert into pgq.key_ring_%s (scope, key, prev_ev_id, ev_id, job_id) values ($1, '''', $2, $3, $3)', pgq._lock_key_slot())
             using 'cron:' || s.schedule_id,
-                  coalesce((select holder from pgq._key_heads(array['cron:' || s.schedule_id], array[''])), 0), ms;
+                  coalesce((select holder from pgq._key_heads(array['cron:' || s.schedule_id], array[''])), 0), us;
     end if;
     if i_enqueue then
         select e.id into id from pgq.enqueue((select queue_name from pgq.queue where queue_id = s.queue_id), s.ev_type, s.ev_data,

@@ -171,7 +171,7 @@ comment on sequence pgq.claim_id_seq is 'Numbers of claims';
 --   prev_ev_id  holder before this one, 0 for none: two rows cannot follow the same one. Of a
 --               release: minus the holder that lets go
 --   ev_id       number of the holder: the job's id, but for a job that takes its key again (its
---               option "holder"); of a schedule, its due time in ms
+--               option "holder"); of a schedule, its due time in us since 1970
 --   job_id      the job
 --   until       the key is taken until then, whatever the holder does; null: until released
 -- ---------------------------------------------------------------------------
