@@ -28,7 +28,7 @@ from pgq_py.cli._boundary import complain
 from pgq_py.cli._options import Given, Json
 from pgq_py.cli._output import Column, note, show_rows, write_json
 
-__all__ = ["Dsn", "app", "progress_bars", "show_result"]
+__all__ = ["Dsn", "Rounds", "app", "progress_bars", "show_result"]
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -1,4 +1,4 @@
-"""`pgq bench latency | idle | delay`: what only running processes show. Importing this adds them to `pgq bench`."""
+"""`pgq bench latency | idle | armed | delay`: what only running processes show. Importing this adds them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from pgq_py.bench.armed import ArmedParameters, run_armed
 from pgq_py.bench.delay import DelayParameters, run_delay
 from pgq_py.bench.latency import LatencyParameters, run_latency
 from pgq_py.bench.quiet import QuietParameters, run_quiet
 from pgq_py.cli._options import Json
-from pgq_py.cli.bench import Dsn, app, progress_bars, show_result
+from pgq_py.cli.bench import Dsn, Rounds, app, progress_bars, show_result
 
 __all__ = ["Scenario", "app"]
 
@@ -56,6 +57,22 @@ def idle(
     """What do a ticker and three consumers cost that have nothing to do?"""
     with progress_bars() as progress:
         result = run_quiet(QuietParameters(seconds, queues, bounds=bounds), dsn=dsn, progress=progress)
+    show_result(result, as_json=json)
+
+
+@app.command()
+def armed(  # noqa: PLR0917 - typer calls it by name
+    clients: Annotated[int, typer.Option(min=1, max=40, help="Sessions that send at the same time.")] = 16,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long each run takes.")] = 2.0,
+    rounds: Rounds = 9,
+    bounds: Bounds = True,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """What does a ticker cost that asked to be woken, and died?"""
+    parameters = ArmedParameters(clients, seconds, rounds, bounds)
+    with progress_bars() as progress:
+        result = run_armed(parameters, dsn=dsn, progress=progress)
     show_result(result, as_json=json)
 
 

@@ -160,8 +160,8 @@ _FINDINGS = _list(
     _object(
         severity=_one_of("error", "warning", "info"),
         check=_one_of(
-            "schema", "rights", "roles", "ticker", "consumer", "rotation", "paused", "evicted", "dead_letters",
-            "restored", "xmin", "catalog", "script", "pooler", "standby", "doctor",
+            "schema", "rights", "roles", "search_path", "ticker", "consumer", "rotation", "paused", "evicted",
+            "dead_letters", "restored", "xmin", "catalog", "script", "pooler", "standby", "doctor",
         ),
         subject=STRING,
         what=STRING,

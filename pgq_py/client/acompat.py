@@ -30,6 +30,9 @@ __all__ = [
 
 T = TypeVar("T")
 
+_Selector = getattr(selectors, "PollSelector", selectors.SelectSelector)
+"""For two files once, poll takes one call of the system, and epoll five."""
+
 AsyncItems: TypeAlias = Iterable[Any] | AsyncIterable[Any]
 Items: TypeAlias = Iterable[Any]
 
@@ -60,7 +63,7 @@ class Stop(threading.Event):
 
     def sleep_or_read(self, fileno: int, seconds: float) -> bool:
         """Sleep that long, until the stop, or until there is something to read; True when stopped."""
-        with selectors.DefaultSelector() as selector:
+        with _Selector() as selector:
             for waited_for in (fileno, self._reader):
                 selector.register(waited_for, selectors.EVENT_READ)
             selector.select(max(0.0, seconds))

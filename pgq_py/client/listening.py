@@ -22,10 +22,11 @@ Notice: TypeAlias = tuple[str, str]
 
 
 class Notices:
-    """What a connection has heard; `take()` it."""
+    """What a connection has heard from others; `take()` it."""
 
     def __init__(self, conn: Connection[Any] | AsyncConnection[Any]) -> None:
         self._conn = conn
+        self._own_pid = conn.info.backend_pid
         self._heard: list[Notice] = []
         conn.add_notify_handler(self._hear)
 
@@ -38,9 +39,11 @@ class Notices:
         with translate():
             libpq.consume_input()
             while (notice := libpq.notifies()) is not None:
-                self._heard.append((notice.relname.decode(), notice.extra.decode()))
+                if notice.be_pid != self._own_pid:
+                    self._heard.append((notice.relname.decode(), notice.extra.decode()))
         heard, self._heard = self._heard, []
         return heard
 
     def _hear(self, notice: Notify) -> None:
-        self._heard.append((notice.channel, notice.payload))
+        if notice.pid != self._own_pid:
+            self._heard.append((notice.channel, notice.payload))

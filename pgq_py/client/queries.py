@@ -64,11 +64,15 @@ REGISTER_CONSUMER_AT: Final = "select pgq.register_consumer_at(%s, %s, %s)"
 UNREGISTER_CONSUMER: Final = "select pgq.unregister_consumer(%s, %s)"
 """Drop the consumer and its position."""
 
-OPEN_BATCH: Final = (
-    "select batch_id, cur_tick_id, prev_tick_id, cur_tick_time, prev_tick_time, cur_tick_event_seq, "
-    'prev_tick_event_seq, acked_ev_id as "position" from pgq.open_batch(%s, %s, %s)'
+OPEN_BATCH: Final = "select * from pgq.open_batch_events(%s, %s, %s, %s, %s)"
+"""Queue, consumer, about how many events, how many of them to return at once, whether to tick first: events of the open
+batch, else of the next one, in the columns of `Event`, and the batch in the last row; no row when none waits."""
+
+OPEN_BATCH_LIGHTLY: Final = (
+    "select e.* from set_config('synchronous_commit', 'off', true), pgq.open_batch_events(%s, %s, %s, %s, %s) e"
 )
-"""Queue, consumer, about how many events: the open batch, else the next one; batch_id is null when none waits."""
+"""The same without waiting for the disk. After a crash of the server the batch was never opened, and an id may be given
+out again: only for who forgets the batch when the connection is lost."""
 
 BATCH_EVENT_SQL: Final = (
     "select pgq.batch_event_sql(%s), set_config('cursor_tuple_fraction', '1', true), "
@@ -142,6 +146,9 @@ TICK: Final = "select pgq.ticker(%s)"
 
 POKE: Final = "select pgq.poke(%s)"
 """The same for consumers that wait while nobody ticks: gives way to a tick in progress."""
+
+POKE_LIGHTLY: Final = "select pgq.poke(%s) from set_config('synchronous_commit', 'off', true)"
+"""The same without waiting for the disk: the acknowledgement of what comes of it does that."""
 
 FORCE_TICK: Final = "select pgq.force_tick(%s)"
 """Make the next tick due, whatever the queue's settings."""

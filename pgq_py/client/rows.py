@@ -8,9 +8,18 @@ from typing import Any
 
 from psycopg.pq import Format
 
-from pgq_py.types import BatchId, Event, RetryPolicy
+from pgq_py.types import BatchId, Event, OpenBatch, RetryPolicy
 
-__all__ = ["CHUNK_ROWS", "Received", "event_rows", "read_txids", "received", "retry_policy_parameters", "rows_to_ask"]
+__all__ = [
+    "CHUNK_ROWS",
+    "Received",
+    "event_rows",
+    "opened",
+    "read_txids",
+    "received",
+    "retry_policy_parameters",
+    "rows_to_ask",
+]
 
 CHUNK_ROWS = 500
 """Events made of an answer at a time, as many as stay in the processor's caches; and the size of the first answer."""
@@ -18,6 +27,9 @@ CHUNK_ROWS = 500
 MOST_ROWS = 5_000
 MOST_CHARACTERS = 4 * 1024 * 1024
 """The size of a later answer: large ones save round trips, but an answer is in memory as a whole."""
+
+_BATCH_COLUMNS = 9
+"""Columns of open_batch_events ahead of those of `Event`."""
 
 _make_event = partial(tuple.__new__, Event)
 """`Event._make` without its Python frame: the row is a sequence of the right length already."""
@@ -53,6 +65,14 @@ def received(rows: Sequence[tuple[Any, ...]]) -> Received:
     if rows:
         events.batch_id = rows[0][0]
     return events
+
+
+def opened(rows: Sequence[tuple[Any, ...]]) -> tuple[OpenBatch | None, list[Event] | None]:
+    """The batch, and its events unless they are to be read in another way, from the rows of open_batch_events."""
+    if not rows:
+        return None, None
+    *info, whole = rows[-1][:_BATCH_COLUMNS]
+    return OpenBatch(*info), [_make_event(row[_BATCH_COLUMNS:]) for row in rows[:-1]] if whole else None
 
 
 def retry_policy_parameters(policy: RetryPolicy) -> list[Any]:

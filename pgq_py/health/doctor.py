@@ -22,6 +22,7 @@ from pgq_py.errors import ConnectionFailed, PermissionDenied, PgqError, SchemaMi
 from pgq_py.health import queries
 from pgq_py.health.findings import SEVERITIES, Finding
 from pgq_py.health.judgement import Health, Limits, Problem, examine, quoted
+from pgq_py.health.paths import search_paths, unpinned_functions
 from pgq_py.health.surroundings import foreign_script, missing_roles, pinned_horizon, pooler, standby, swollen_catalog
 from pgq_py.settings import Settings
 
@@ -46,7 +47,11 @@ def diagnose(
         ]
         found = list(_schema(conn))
         if not any(finding.severity == "error" for finding in found):
-            looks.append(lambda: _log(settings, chosen, wait, conn))
+            looks += [
+                lambda: unpinned_functions(conn),
+                lambda: search_paths(conn),
+                lambda: _log(settings, chosen, wait, conn),
+            ]
         for look in looks:
             found += _attempt(look, conn)
     return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))

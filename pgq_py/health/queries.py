@@ -126,3 +126,37 @@ select n_dead_tup, n_live_tup from pg_stat_sys_tables where relid = 'pg_catalog.
 
 IS_STANDBY: Final = "select pg_is_in_recovery()"
 """Whether this is a standby."""
+
+UNPINNED_FUNCTIONS: Final = """
+select oid::regprocedure::text
+  from pg_proc
+ where pronamespace = 'pgq'::regnamespace and prosecdef
+   and not coalesce('search_path=pg_catalog, pgq, pg_temp' = any (proconfig), false)
+ order by 1
+"""
+"""Functions of ours that run with their owner's rights and have lost the search_path that they are made with."""
+
+PATH_SETTINGS: Final = """
+select r.rolname::text, d.datname::text, substr(setting, length('search_path=') + 1)
+  from pg_db_role_setting s
+  left join pg_roles r on r.oid = s.setrole
+  left join pg_database d on d.oid = s.setdatabase
+ cross join lateral unnest(s.setconfig) setting
+ where setting ~ '^search_path=' and (s.setdatabase = 0 or d.datname = current_database())
+   and (s.setrole = 0 or r.oid is not null)
+ order by 1, 2
+"""
+"""Role, database (null: all) and search_path, of every setting that counts in this database."""
+
+NAMESAKES: Final = """
+select nspname::text, min(name)
+  from (select pronamespace, proname::text from pg_proc union all select relnamespace, relname::text from pg_class)
+       other(namespace, name)
+  join pg_namespace n on n.oid = namespace
+ where n.nspname !~ '^(pg_|pgq$|information_schema$)'
+   and name in (select proname from pg_proc where pronamespace = 'pgq'::regnamespace and proname !~ '^_'
+                union all
+                select relname from pg_class where relnamespace = 'pgq'::regnamespace and relkind in ('r', 'v'))
+ group by 1
+"""
+"""Schemas with a function or table that is named like one of ours, and the name."""

@@ -72,7 +72,9 @@ class Pace:
     idle. But PostgreSQL lets one notifying transaction commit at a time, so from some rate on the notifications halve
     what producers get done; then the ticker takes them off and looks by itself, a few hundred times a second, until the
     rate has fallen by half. The rate is that of ticks or of notifications, whichever is higher: producers that queue up
-    to notify keep the ticker from ticking, which notifies too, and events for later bring no tick at all.
+    to notify keep the ticker from ticking, which notifies too, and events for later bring no tick at all. In a rush
+    nobody notifies, and consumers make most ticks; then the rate is that of events, or of transactions if that is lower
+    (many events of one would notify once).
     """
 
     WINDOW = 0.2
@@ -81,6 +83,7 @@ class Pace:
         self._busy, self._calm = busy_rate, busy_rate / 2
         self._ticks: deque[float] = deque()
         self._wakes: deque[float] = deque()
+        self._seen: deque[tuple[float, int, int]] = deque()
         self.busy = False
 
     def ticked(self, now: float) -> None:
@@ -91,12 +94,27 @@ class Pace:
         """So many notifications have come."""
         self._wakes.extend([now] * times)
 
+    def seen(self, now: float, events: int, transactions: int) -> None:
+        """How many events all queues have had so far, and the cluster transactions."""
+        self._seen.append((now, events, transactions))
+        while len(self._seen) > 2 and self._seen[1][0] < now - self.WINDOW:
+            self._seen.popleft()
+
+    def _sent(self) -> float:
+        """Events or transactions a second, as seen during the last window."""
+        if len(self._seen) < 2:
+            return 0.0
+        (then, *before), (now, *after) = self._seen[0], self._seen[-1]
+        return min(b - a for a, b in zip(before, after, strict=True)) / max(now - then, self.WINDOW)
+
     def decide(self, now: float) -> bool:
         """True when `busy` has just changed."""
         for times in (self._ticks, self._wakes):
             while times and times[0] < now - self.WINDOW:
                 times.popleft()
         rate = max(len(self._ticks), len(self._wakes)) / self.WINDOW
+        if self.busy:
+            rate = max(rate, self._sent())
         busy = rate >= (self._calm if self.busy else self._busy)
         changed, self.busy = busy != self.busy, busy
         return changed

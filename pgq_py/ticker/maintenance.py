@@ -7,7 +7,9 @@ ones. Each operation is its own transaction, for a rotation step has to be commi
 from __future__ import annotations
 
 import logging
+from collections import deque
 from datetime import UTC, datetime
+from time import monotonic
 from typing import Any
 
 import psycopg
@@ -26,6 +28,10 @@ __all__ = ["Maintenance"]
 
 logger = logging.getLogger("pgq_py.ticker")
 
+LONG, REST, ROUNDS = 0.02, 200, 3
+"""With very many queues it takes a while to find out that there is nothing to do. From so many seconds on, in
+each of so many rounds, the next one comes so many times later: idle queues may cost half a percent of a processor."""
+
 MOST_REPEATS = 20
 """How often in a row an operation may ask to be called again. A ring needs three steps for a whole turn."""
 
@@ -38,6 +44,8 @@ class Maintenance:
         self._stop = Stop()
         self._complaints = Complaints()
         self._conn: psycopg.Connection[Any] | None = None
+        self._rests_until = 0.0
+        self._took: deque[float] = deque(maxlen=ROUNDS)
         self._scheduler = BackgroundScheduler(timezone=UTC)
 
     def start(self) -> None:
@@ -63,9 +71,16 @@ class Maintenance:
 
     def run_round(self) -> int:
         """Do what the database lists, and return how many calls that took. Failures are logged, not raised."""
+        if monotonic() < self._rests_until:
+            return 0
         try:
             conn = self._connection()
+            started = monotonic()
             operations = self._operations(conn)
+            spent = monotonic() - started
+            self._took.append(spent)
+            if not operations and len(self._took) == ROUNDS and min(self._took) > LONG:
+                self._rests_until = started + REST * min(self._took)
             self._complaints.settled("maintenance")
             return sum(self._operate(conn, name, argument) for name, argument in operations)
         except (PgqError, psycopg.Error) as exc:

@@ -9,6 +9,7 @@ commit). All looking is reading; an idle minute writes nothing but the renewals 
 from __future__ import annotations
 
 import logging
+from itertools import chain
 from time import monotonic
 from typing import Any
 
@@ -37,6 +38,10 @@ FIRST_LOOK, LONGEST_LOOK = 0.02, 0.25
 FALLBACK_LOOK = 1.0
 """Seconds between looks when every event is announced."""
 
+GRACE = 0.003
+"""Seconds between the announcement of an event and the tick for it, while it is calm. A consumer that listens has heard
+of it too, and ticks on its own way to the event; then nothing is left to do."""
+
 FULL_LOOK = 10.0
 """Seconds between probes of every queue, also of those whose sequence has not moved: a replayed dead letter keeps its
 id. In a rush, when producers are not asked to announce, as often as the fallback."""
@@ -56,9 +61,11 @@ class Session:
         self._failed_at: dict[str, float] = {}
         self._release_at: dict[str, float] = {}
         self._hot: dict[str, float] = {}
+        self._tick_at: dict[str, float] = {}
         self._armed_xmax = 0
         self._renew_at = self._look_at = self._full_at = 0.0
         self._delay = FIRST_LOOK
+        self._probe_took = 0.0
 
     def once(self) -> None:
         """Make the releases and ticks that are due, and go."""
@@ -82,19 +89,31 @@ class Session:
         """Do what is due now."""
         now = monotonic()
         woken, later = self._woken()
-        for queue in woken | self._hot.keys() if self._pace.busy else woken:
+        for queue in woken:
+            self._hot[queue] = now
+            self._tick_at.setdefault(queue, now if self._pace.busy else now + GRACE)
+        for queue in self._due_now(now):
             self._tick(queue)
-        if woken or later:
-            self._refresh_releases(woken | later)
+        if later:
+            self._refresh_releases(later)
         if now >= self._full_at:
             self._look()
             self._probe(None)
-            self._full_at = now + (FALLBACK_LOOK if self._pace.busy else FULL_LOOK)
+            # while it is calm, half a percent of the time at most
+            pause = FALLBACK_LOOK if self._pace.busy else max(FULL_LOOK, 200 * self._probe_took)
+            self._full_at = now + pause
         elif now >= self._look_at:
             self._probe(self._look())
         for queue in [queue for queue, at in self._release_at.items() if at <= monotonic()]:
             self._release(queue)
         self._settle()
+
+    def _due_now(self, now: float) -> set[str]:
+        """Queues to tick now: those announced a moment ago and, in a rush, those that have just been ticked."""
+        due = {queue for queue, at in self._tick_at.items() if at <= now}
+        for queue in due:
+            del self._tick_at[queue]
+        return due | self._hot.keys() if self._pace.busy else due
 
     # -- sleeping and waking -------------------------------------------------------------------------------------
 
@@ -125,7 +144,8 @@ class Session:
         if self._pace.busy:
             self._stop.sleep(self._settings.tick_interval)
             return
-        wake_at = min(self._look_at, self._full_at, self._renew_at, *self._release_at.values(), float("inf"))
+        times = self._tick_at.values(), self._release_at.values()
+        wake_at = min(self._look_at, self._full_at, self._renew_at, *chain(*times))
         self._stop.sleep_or_read(self._conn.fileno(), wake_at - monotonic())
 
     def _woken(self) -> tuple[set[str], set[str]]:
@@ -151,7 +171,9 @@ class Session:
         started = monotonic()
         marks = [Mark(*row) for row in calls.rows(self._conn, queries.QUEUE_MARKS)]
         probe = self._watch.look(marks)
+        self._pace.seen(started, sum(mark.event_seq for mark in marks), marks[0].xmax if marks else 0)
         if self._pace.busy:
+            self._hot |= dict.fromkeys(probe, started)
             pause = FIRST_LOOK
         elif marks and marks[0].xmin < self._armed_xmax:
             pause, self._delay = self._delay, min(self._delay * 1.6, LONGEST_LOOK)
@@ -165,8 +187,10 @@ class Session:
         """Ask which of these queues (None: of all) need a tick or hold delayed events."""
         if queues == []:
             return
+        started = monotonic()
         try:
             due = calls.values(self._conn, queries.QUEUES_DUE, [queues])
+            self._probe_took = monotonic() - started
             self._complaints.settled("queues_due")
         except (PgqError, psycopg.Error) as exc:
             self._complain("queues_due", exc)

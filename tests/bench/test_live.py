@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pgq_py.bench import latency
+from pgq_py.bench.armed import ArmedParameters, run_armed
 from pgq_py.bench.delay import DelayParameters, run_delay
 from pgq_py.bench.histogram import Percentiles
 from pgq_py.bench.latency import SCENARIOS, LatencyParameters, Scenario, run_latency, seconds_until_back
@@ -56,6 +57,22 @@ def test_idle(pg: Cluster) -> None:
     if sys.platform == "linux":
         assert set(found["cpu_percent_by_process"]) >= {"bench (client)", "bench ticker (server)", "consume (client)"}
         assert found["cpu_percent"] >= 0
+    assert databases(pg) == []
+
+
+@pytest.mark.newest
+@pytest.mark.slow
+def test_armed(pg: Cluster) -> None:
+    result = run_armed(ArmedParameters(clients=4, seconds=0.2, rounds=3, bounds=False), dsn=pg.server.dsn())
+    assert result.ok
+    rates, ratios = result.events_per_second, result.ratios
+    assert {name: len(spread.runs) for name, spread in rates.items()} == {"disarmed": 3, "expired": 3, "armed": 3}
+    pairs = zip(rates["expired"].runs, rates["disarmed"].runs, strict=True)
+    assert ratios["expired / disarmed"].runs == pytest.approx([a / b for a, b in pairs], rel=1e-4)
+    found, share = result.promises
+    assert found.measured == found.bound > 0
+    assert share.measured == ratios["expired / disarmed"].median
+    assert as_json(result)["parameters"]["clients"] == 4
     assert databases(pg) == []
 
 

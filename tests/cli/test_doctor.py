@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import pytest
+from psycopg.sql import SQL, Identifier
 
+from pgq_py.health.paths import split_path
 from pgq_py.health.surroundings import foreign_script, pooler
 from tests.cli.driving import Answer, Run, background, run
 from tests.clusters import Cluster, Database
@@ -166,6 +168,33 @@ def test_who_is_in_the_way(private_cluster: Cluster) -> None:
             _mend(db, {"mend": mend})
         after = run("doctor", *QUICK, "--rotation-blocked", "0", "--json", dsn=db.dsn).json
         assert not [finding for finding in after if finding["check"] == "rotation"]
+
+
+def test_a_function_that_lost_its_search_path(db: Database) -> None:
+    db.rows("alter function pgq.ticker(text) reset all")
+    found = _doctor(db)["search_path"]
+    assert (found["severity"], found["subject"]) == ("error", "pgq.ticker(text)")
+    _mend(db, found)
+    assert _doctor(db) == {}
+
+
+def test_search_paths_in_which_names_mean_something_else(db: Database) -> None:
+    """Whose path hides built-in names, or ours; and a path with another schema behind ours is nobody's business."""
+    name = db.value("select current_database()")
+    db.rows("create schema app")
+    db.rows("create function app.send(text) returns int language sql as 'select 1'")
+    hiding: tuple[LiteralString, ...] = ("app, pg_catalog", '"$user", app, "pgq"', "pg_catalog, app, pgq")
+    for path in hiding:
+        db.connect().execute(SQL("alter database {} set search_path = {}").format(Identifier(name), SQL(path)))
+        found = _doctor(db)["search_path"]
+        assert (found["severity"], found["subject"]) == ("warning", f"database {name}")
+        _mend(db, found)
+        assert "search_path" not in _doctor(db)
+    harmless: tuple[LiteralString, ...] = ("pgq, app", "public, app")
+    for path in harmless:
+        db.connect().execute(SQL("alter database {} set search_path = {}").format(Identifier(name), SQL(path)))
+        assert "search_path" not in _doctor(db)
+    assert split_path('"$user", Public,"a ""b"", c"') == ["$user", "public", 'a "b", c']
 
 
 def test_a_role_that_may_not_look(db: Database) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import threading
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,8 +13,14 @@ import pytest
 from pgq_py import Event, Settings
 from pgq_py.app import AsyncPgQ, PgQ
 from pgq_py.consumers._sync import worker
+from pgq_py.settings import load_settings
 from tests.clusters import Database
 from tests.waiting import wait_until
+
+LISTENS = """
+select count(*) from pg_stat_activity
+ where datname = current_database() and application_name = 'pgq one' and query ~ 'wake_armed_ms' and state = 'idle'
+"""
 
 
 def numbers(events: list[Event]) -> list[Any]:
@@ -196,3 +204,37 @@ def test_progress_within_a_batch_is_recorded(pgq: PgQ, db: Database, monkeypatch
         pgq.send_many("orders", range(10))
         wait_until(lambda: is_drained(pgq, "mailer"))
     assert seen == [0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_who_hears_of_an_event_ticks_on_the_way_to_it(db: Database, exactly_once: bool) -> None:
+    """Nobody else ticks here, and by itself it would wait for an hour."""
+    seen: list[Any] = []
+    with PgQ(settings=load_settings(dsn=db.dsn, self_tick_after=3600)) as pgq:
+        pgq.create_queue("orders")
+
+        @pgq.consumer("orders", name="one", exactly_once=exactly_once)
+        def one(event: Event, tx: Any = None) -> None:
+            seen.append(event.json)
+
+        db.rows("select pgq.arm_wake(60000)")
+        with pgq.runner():
+            wait_until(lambda: db.value(LISTENS))
+            for number in range(20):
+                pgq.send("orders", number)
+                wait_until(partial(operator.eq, seen, list(range(number + 1))))
+
+
+def test_of_two_consumers_that_hear_of_events_both_get_all(db: Database) -> None:
+    first: list[Event] = []
+    second: list[Event] = []
+    with PgQ(settings=load_settings(dsn=db.dsn, self_tick_after=0.3)) as pgq:
+        pgq.create_queue("orders")
+        pgq.consumer("orders", name="first")(first.append)
+        pgq.consumer("orders", name="second")(second.append)
+        db.rows("select pgq.arm_wake(60000)")
+        with pgq.runner():
+            for number in range(200):
+                pgq.send("orders", number)
+            wait_until(lambda: len(first) == len(second) == 200)
+    assert numbers(first) == numbers(second) == list(range(200))

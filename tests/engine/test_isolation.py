@@ -45,6 +45,7 @@ DECIDING = {
     "next_batch_info(text,text)": "select * from pgq.next_batch_info('q', 'c')",
     "next_batch_custom(text,text,interval,integer,interval)": "select pgq.next_batch_custom('q', 'c', null, 1, null)",
     "open_batch(text,text,integer)": "select pgq.open_batch('q', 'c')",
+    "open_batch_events(text,text,integer,integer,boolean)": "select * from pgq.open_batch_events('q', 'c')",
     "receive(text,text,integer)": "select * from pgq.receive('q', 'c')",
     "ack(text,text,bigint,bigint)": "select pgq.ack('q', 'c', 1)",
     "finish_batch(bigint)": "select pgq.finish_batch(1)",

@@ -43,6 +43,7 @@ CALLS: dict[str, LiteralString] = {
     "whose it is": "select * from pgq.get_batch_info(1)",
     "a new batch": "select pgq.next_batch('q', 'behind')",
     "a merged batch": "select pgq.open_batch('q', 'behind', 1)",
+    "a merged batch with its events": "select pgq.open_batch_events('q', 'behind', 1)",
     "a batch that is old enough": "select pgq.next_batch_custom('q', 'behind', '0', 1, null)",
     "nothing": "select pgq.next_batch('q', 'ahead')",
     "a tick": "select pgq.ticker('q')",

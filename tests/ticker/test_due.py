@@ -92,3 +92,21 @@ def test_notifications_count_as_a_rush() -> None:
     assert pace.busy
     assert pace.decide(0.5)
     assert not pace.busy
+
+
+def test_what_consumers_tick_keeps_a_rush_going_and_starts_none() -> None:
+    """Events of one transaction count once: they would notify once."""
+    pace = Pace(busy_rate=100)
+    for nth in range(30):
+        pace.seen(nth / 50, nth * 20, nth * 20)
+        assert not pace.decide(nth / 50)
+    pace.woken(0.6, 40)
+    assert pace.decide(0.6)
+    for nth in range(30, 90):
+        pace.seen(nth / 50, nth * 20, nth * 20)
+        assert not pace.decide(nth / 50)
+    events = 90 * 20
+    for nth in range(90, 130):
+        pace.seen(nth / 50, events + nth * 1000, 90 * 20 + nth // 10)
+        pace.decide(nth / 50)
+    assert not pace.busy

@@ -10,6 +10,7 @@ import pytest
 
 from pgq_py.app import PgQ
 from pgq_py.settings import load_settings
+from pgq_py.ticker import maintenance as rounds
 from pgq_py.ticker.maintenance import MOST_REPEATS, Maintenance
 from tests.clusters import Database
 from tests.ticker.conftest import running_ticker
@@ -89,3 +90,17 @@ def test_vacuum_is_run_outside_a_transaction(pgq: PgQ, db: Database) -> None:
     with maintenance(db) as maintained:
         assert not maintained._call(maintained._connection(), "vacuum", "pgq.queue")
     wait_until(lambda: db.value("select vacuum_count from pg_stat_user_tables where relid = 'pgq.queue'::regclass"))
+
+
+def test_it_rests_where_it_takes_long_to_find_nothing(pgq: PgQ, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    db.rows("create function once(text) returns int language sql as $$ select 0 $$")
+    monkeypatch.setattr(rounds, "LONG", 0.0)
+    monkeypatch.setattr(rounds, "REST", 1_000_000)
+    with maintenance(db) as maintained:
+        wait_until(lambda: maintained.run_round() == 0)
+        assert [maintained.run_round() for _ in range(rounds.ROUNDS)] == [0] * rounds.ROUNDS
+        db.rows("update pgq.queue set queue_extra_maint = '{public.once}'")
+        assert maintained.run_round() == 0
+    with maintenance(db) as another:
+        assert another.run_round() == 1
+        assert another.run_round() == 1

@@ -12,15 +12,16 @@ from contextlib import suppress
 from typing import Any
 
 from psycopg import AsyncConnection, AsyncCursor, Error
+from psycopg.rows import tuple_row
 from psycopg.sql import SQL, Literal
 
 from pgq_py.client import queries
 from pgq_py.client._async import calls
 from pgq_py.client._async.batches import AsyncBatch
 from pgq_py.client.connecting import is_pooled
-from pgq_py.client.rows import CHUNK_ROWS, event_rows, read_txids, rows_to_ask
+from pgq_py.client.rows import CHUNK_ROWS, event_rows, opened, read_txids, rows_to_ask
 from pgq_py.errors import PgqError, translate
-from pgq_py.types import BatchId, Event, EventId, OpenBatch
+from pgq_py.types import BatchId, Event, EventId
 
 __all__ = ["STANDBY_INTERVAL", "AsyncSubscription"]
 
@@ -32,18 +33,24 @@ it the horizon of every table, for as long as the owner lives."""
 
 
 class AsyncSubscription:
-    """The calls of a consumer that keeps its connection. Windows are merged to batches of about `max_events`."""
+    """The calls of a consumer that keeps its connection. Windows are merged to batches of about `max_events`.
+
+    `announced` is set when a producer has said that there is an event: the next call ticks first, if that is due and
+    nobody else is at it, for the way through the ticker's process is longer.
+    """
 
     def __init__(self, conn: AsyncConnection[Any], queue: str, consumer: str, max_events: int) -> None:
         self.conn = conn
         self.queue, self.consumer = queue, consumer
         self._max_events = max_events
         self.pooled = is_pooled(conn)
+        self.announced = False
         self._key = f"pgq:{queue}/{consumer}"
         self._owned = False
         self._declared = False
         self._rows = AsyncCursor(conn, row_factory=event_rows)
         read_txids(self._rows)
+        self._opening = AsyncCursor(conn, row_factory=tuple_row)
         self._ask, self._left, self._short = CHUNK_ROWS, 0, True
 
     async def own(self) -> bool:
@@ -65,14 +72,19 @@ class AsyncSubscription:
                 await calls.value(self.conn, queries.DISOWN_SUBSCRIPTION, [self._key])
         self._owned = False
 
-    async def open(self) -> AsyncBatch | None:
+    async def open(self, *, lightly: bool = False) -> AsyncBatch | None:
         """The open batch or the next one, in a transaction of its own; None when nothing waits.
 
-        An empty batch is not an empty queue: it is acknowledged, and the next one tried.
+        An empty batch is not an empty queue: it is acknowledged, and the next one tried. `lightly` does not wait for
+        the disk: for who does nothing with the batch, nor with its id, but through this object.
         """
+        query = queries.OPEN_BATCH_LIGHTLY if lightly and not self.pooled else queries.OPEN_BATCH
         while True:
-            async with calls.transaction(self.conn):
-                batch = await self.resume(None)
+            tick, self.announced = self.announced, False
+            batch, events = await self._next(query, CHUNK_ROWS, tick=tick)
+            if batch is not None and events is None:
+                async with calls.transaction(self.conn):
+                    batch = await self.resume(None)
             if batch is None or not batch.exhausted:
                 return batch
             await batch.ack()
@@ -83,25 +95,46 @@ class AsyncSubscription:
         That is `batch` itself, if nobody moved the consumer since; else the open batch or the next one, which may turn
         out to be empty; None when nothing waits.
         """
-        parameters = [self.queue, self.consumer, self._max_events]
-        (info,) = await calls.records(self.conn, OpenBatch, queries.OPEN_BATCH, parameters)
-        if not info.batch_id:
+        new, events = await self._next(queries.OPEN_BATCH, CHUNK_ROWS if batch is None else 0)
+        if new is None:
             return None
-        if batch is not None and batch.continues_at(info):
+        if batch is not None and batch.continues_at(new.info):
             return batch
+        if events is None:
+            await self._declare(new)
+            await (new.read_at_once(self._max_events) if self.pooled else new.look_ahead())
+        return new
+
+    async def _next(
+        self, query: str, at_once: int, *, tick: bool = False
+    ) -> tuple[AsyncBatch | None, list[Event] | None]:
+        """The open batch or the next one, and its events where these are less than `at_once`."""
+        parameters = [self.queue, self.consumer, self._max_events, at_once, tick]
+        with translate():
+            await self._opening.execute(query, parameters, binary=True)
+            info, events = opened(await self._opening.fetchall())
+        if info is None:
+            return None, None
         batch = AsyncBatch(self, info)
-        await self._declare(batch)
-        await (batch.read_at_once(self._max_events) if self.pooled else batch.look_ahead())
-        return batch
+        if events is not None:
+            await self.close_cursor()
+            batch.has_all(events)
+        return batch, events
 
     async def ack(self, batch: BatchId, up_to: EventId | None) -> bool:
         """Acknowledge up to an event, or all; True when that finished the batch."""
         parameters = [self.queue, self.consumer, batch, up_to]
         return bool(await calls.value(self.conn, queries.ACK, parameters))
 
+    async def tick_announced(self) -> None:
+        """For who opens the next batch in a longer transaction, in which the tick's lock must not be held."""
+        if self.announced:
+            self.announced = False
+            await self.poke()
+
     async def poke(self) -> bool:
         """Release and tick what is due, if nobody else does it; True when there is a new tick."""
-        while (tick := await calls.value(self.conn, queries.POKE, [self.queue])) == 0:
+        while (tick := await calls.value(self.conn, queries.POKE_LIGHTLY, [self.queue])) == 0:
             pass  # delayed events were released; the tick that shows them is another transaction's
         return tick is not None
 

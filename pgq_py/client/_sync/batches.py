@@ -110,6 +110,11 @@ class Batch:
             self._subscription.close_cursor()
         return bool(self._chunk)
 
+    def has_all(self, events: list[Event]) -> None:
+        """These are all the events that are left."""
+        self._chunk, self._unread = events, iter(events)
+        self._more = False
+
     def read_at_once(self, limit: int) -> None:
         """Have the next events in memory, and the cursor closed: the next transaction may be in another session.
 

@@ -114,7 +114,7 @@ class AsyncWorker:
     async def _turn(self, subscription: AsyncSubscription, idle: AsyncIdle) -> None:
         """Work off what is there, then wait for more; or pause after a call without an outcome."""
         try:
-            worked = await self._drain(subscription)
+            worked = await self._drain(subscription, idle)
         except Interrupted:
             await self._stop.sleep(0 if subscription.conn.broken else self._backoff.next())
             return
@@ -122,13 +122,15 @@ class AsyncWorker:
             idle.found()
         await idle.wait()
 
-    async def _drain(self, subscription: AsyncSubscription) -> bool:
+    async def _drain(self, subscription: AsyncSubscription, idle: AsyncIdle) -> bool:
         """Handle all that waits, batch after batch; False when there was nothing."""
         step = self._exactly_once if self._spec.exactly_once else self._at_least_once
         self._batch = None
         worked = False
         while not self._stop.is_set() and await step(subscription):
             worked = True
+            # in a rush more has come meanwhile, and nobody will say so
+            subscription.announced = idle.ticks
             self._backoff.reset()
         return worked
 
@@ -138,6 +140,8 @@ class AsyncWorker:
         """One transaction, or an attempt of one from which the next attempt learns; False when nothing waits."""
         batch, self._batch = self._batch, None
         done: list[Event] = []
+        if batch is None:
+            await subscription.tick_announced()
         try:
             async with calls.transaction(subscription.conn):
                 batch = await subscription.resume(batch)
@@ -195,7 +199,7 @@ class AsyncWorker:
 
     async def _at_least_once(self, subscription: AsyncSubscription) -> bool:
         """One batch, acknowledged as it goes and, whatever happens, as far as it went."""
-        batch = await subscription.open()
+        batch = await subscription.open(lightly=True)
         if batch is None:
             return False
         done: Event | None = None

@@ -115,7 +115,7 @@ class Worker:
     def _turn(self, subscription: Subscription, idle: Idle) -> None:
         """Work off what is there, then wait for more; or pause after a call without an outcome."""
         try:
-            worked = self._drain(subscription)
+            worked = self._drain(subscription, idle)
         except Interrupted:
             self._stop.sleep(0 if subscription.conn.broken else self._backoff.next())
             return
@@ -123,13 +123,15 @@ class Worker:
             idle.found()
         idle.wait()
 
-    def _drain(self, subscription: Subscription) -> bool:
+    def _drain(self, subscription: Subscription, idle: Idle) -> bool:
         """Handle all that waits, batch after batch; False when there was nothing."""
         step = self._exactly_once if self._spec.exactly_once else self._at_least_once
         self._batch = None
         worked = False
         while not self._stop.is_set() and step(subscription):
             worked = True
+            # in a rush more has come meanwhile, and nobody will say so
+            subscription.announced = idle.ticks
             self._backoff.reset()
         return worked
 
@@ -139,6 +141,8 @@ class Worker:
         """One transaction, or an attempt of one from which the next attempt learns; False when nothing waits."""
         batch, self._batch = self._batch, None
         done: list[Event] = []
+        if batch is None:
+            subscription.tick_announced()
         try:
             with calls.transaction(subscription.conn):
                 batch = subscription.resume(batch)
@@ -196,7 +200,7 @@ class Worker:
 
     def _at_least_once(self, subscription: Subscription) -> bool:
         """One batch, acknowledged as it goes and, whatever happens, as far as it went."""
-        batch = subscription.open()
+        batch = subscription.open(lightly=True)
         if batch is None:
             return False
         done: Event | None = None

@@ -21,7 +21,8 @@ returns void language plpgsql as $$
 --      It returns currval, not RETURNING ev_id, and sets neither ev_id nor
 --      ev_txid: both come from the slot's defaults alone. While the queue
 --      refuses inserts the function begins with that check; a switched-off
---      check costs nothing.
+--      check costs nothing. What it does to wake the ticker is _wake(2),
+--      written out.
 -- ----------------------------------------------------------------------
 declare
     fn        text := format('pgq.%I(text, text, text, text, text, text)', pgq._produce_name(q.queue_id, q.queue_name));
@@ -43,8 +44,10 @@ begin
         returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $b$
         begin %s
             case pg_sequence_last_value(%L::regclass) / 2 %% %s %s end case;
-            if pg_sequence_last_value('pgq.wake_deadline'::regclass) > 0 then
-                perform pgq._wake(%s);
+            if pg_sequence_last_value('pgq.wake_deadline'::regclass) > 0
+               and pg_sequence_last_value('pgq.wake_deadline'::regclass) > extract(epoch from clock_timestamp()) * 1000
+               and current_setting('pgq.wake', true) is distinct from 'off' then
+                perform pg_notify('pgq_wake', '%s');
             end if;
             return currval(%L::regclass);
         end; $b$ $f$,

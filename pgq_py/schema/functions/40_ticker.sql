@@ -47,7 +47,9 @@ returns boolean language plpgsql set enable_seqscan = off as $$
 --      2. Only between the transactions that run now: a bulk load in progress
 --         has millions of rows that an index scan would visit to find each
 --         of them invisible.
---      3. order by .. limit 1, or a slot without statistics is read in full.
+--      3. The first of these gaps is looked at alone: mostly there is no other,
+--         or it has an event already, and planning that costs a third as much.
+--      4. order by .. limit 1, or a slot without statistics is read in full.
 --         enable_seqscan, or one with statistics is, after a bulk load: they
 --         say that every event is of that one transaction.
 -- Errors:
@@ -58,27 +60,31 @@ declare
     now_s  pg_snapshot := pg_current_snapshot();
     start  xid8 := pg_snapshot_xmax(i_last.tick_snapshot);
     busy   xid8[];
-    lows   xid8[];
     late   xid8[];
+    slot   text;
     hit    boolean;
 begin
-    perform pgq._require_same_cluster(i_last, now_s);
+    if pg_snapshot_xmax(now_s) < start then
+        perform pgq._require_same_cluster(i_last, now_s);
+    end if;
     for g in i_last.lo .. pgq._phase(ring) / 2 loop
-        continue when pgq._slot_bytes(pgq._slot(ring, q.queue_ntables, g)) = 0;
-        if lows is null then
-            busy := array(select x from pg_snapshot_xip(now_s) x where x >= start order by x);
-            lows := (start::text::numeric - 1)::text::xid8 || busy;
-            busy := busy || pg_snapshot_xmax(now_s);
+        slot := pgq._slot(ring, q.queue_ntables, g);
+        continue when pgq._slot_bytes(slot) = 0;
+        if busy is null then
+            busy := array(select x from pg_snapshot_xip(now_s) x where x >= start order by x) || pg_snapshot_xmax(now_s);
             late := array(select pg_snapshot_xip(i_last.tick_snapshot) except select pg_snapshot_xip(now_s));
         end if;
-        execute format($q$
-            select exists (select from unnest($1, $2) gap(low, high), lateral (
-                               select from pgq.%1$I where ev_txid > low and ev_txid < high
-                               order by ev_txid limit 1) e)
-                or exists (select from unnest($3) late(x), lateral (
-                               select from pgq.%1$I where ev_txid = x order by ev_txid limit 1) e) $q$,
-            pgq._slot(ring, q.queue_ntables, g))
-            into hit using lows, busy, late;
+        execute format('select true from pgq.%I where ev_txid >= $1 and ev_txid < $2 order by ev_txid limit 1', slot)
+            into hit using start, busy[1];
+        if hit is null and cardinality(busy) + cardinality(late) > 1 then
+            execute format($q$
+                select exists (select from unnest($1, $2) gap(low, high), lateral (
+                                   select from pgq.%1$I where ev_txid > low and ev_txid < high
+                                   order by ev_txid limit 1) e)
+                    or exists (select from unnest($3) late(x), lateral (
+                                   select from pgq.%1$I where ev_txid = x order by ev_txid limit 1) e) $q$, slot)
+                into hit using trim_array(busy, 1), busy[2:], late;
+        end if;
         if hit then
             return true;
         end if;
@@ -196,21 +202,26 @@ returns bigint language plpgsql as $$
 --      PQ010  - the cluster's transaction ids are behind those of the last tick
 -- ----------------------------------------------------------------------
 declare
-    ring  text := 'event_' || q.queue_id;
-    t     pgq.tick_ring;
-    v1    bigint;
-    v2    bigint;
-    s     pg_snapshot;
+    phase  regclass := 'pgq.event_' || q.queue_id || '_phase';
+    t      pgq.tick_ring;
+    v1     bigint;
+    v2     bigint;
+    s      pg_snapshot;
 begin
-    v1 := pgq._phase(ring);
+    v1 := pg_sequence_last_value(phase);
     select pg_current_snapshot() into s;
-    v2 := pgq._phase(ring);
-    perform pgq._require_same_cluster(i_last, s);
+    v2 := pg_sequence_last_value(phase);
+    if pg_snapshot_xmax(s) < pg_snapshot_xmax(i_last.tick_snapshot) then
+        perform pgq._require_same_cluster(i_last, s);
+    end if;
+    if pg_current_xact_id() < pg_snapshot_xmax(s) then
+        s := pgq._with_self(s);
+    end if;
 
     t.tick_queue := q.queue_id;
     t.tick_id := coalesce(i_last.tick_id, 0) + 1;
     t.tick_time := greatest(coalesce(i_time, clock_timestamp()), i_last.tick_time);
-    t.tick_snapshot := pgq._with_self(s);
+    t.tick_snapshot := s;
     t.tick_event_seq := coalesce(pg_sequence_last_value(q.queue_event_seq::regclass), 0);
     t.lo := v1 / 2 - 1 + v1 % 2;
     t.hi := v2 / 2;
@@ -225,16 +236,49 @@ $$;
 comment on function pgq._make_tick(pgq.queue, pgq.tick_ring, boolean, timestamptz) is 'Append a tick';
 
 
-create or replace function pgq._tick_if_due(q pgq.queue, i_skip_locked boolean)
+create or replace function pgq._announced(q pgq.queue, i_last pgq.tick_ring)
+returns boolean language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._announced(2)
+--
+--      When an event was announced: must it be one that the last tick did not
+--      show? Knows it of an on-demand queue in quiet times, without looking
+--      at any event: ids were drawn since, and every transaction that began
+--      before this one is over. False where it does not know. (Rolled back,
+--      they make for a tick without events, which consumers pass.)
+--
+--      Having an id of its own it knows the others: without one, a snapshot
+--      does not tell of those that began after the last one that ended.
+-- ----------------------------------------------------------------------
+declare
+    self  xid8;
+    s     pg_snapshot;
+begin
+    if q.queue_ticker_max_count is not null or q.queue_ticker_max_lag is not null or q.queue_ticker_idle_period is not null
+       or (pg_sequence_last_value(q.queue_event_seq::regclass) > i_last.tick_event_seq) is not true then
+        return false;
+    end if;
+    self := pg_current_xact_id();
+    select pg_current_snapshot() into s;
+    return pg_snapshot_xmin(s) = self and self >= pg_snapshot_xmax(i_last.tick_snapshot);
+end;
+$$;
+comment on function pgq._announced(pgq.queue, pgq.tick_ring) is 'Is an announced event surely a new one';
+
+
+create or replace function pgq._tick_if_due(q pgq.queue, i_skip_locked boolean, i_announced boolean default false)
 returns bigint language plpgsql as $$
 -- ----------------------------------------------------------------------
--- Function: pgq._tick_if_due(2)
+-- Function: pgq._tick_if_due(3)
 --
 --      Look whether a tick is due; if so, lock, look again, and make it.
 --
 --      The first look takes no lock: locking a row writes WAL, and mostly
 --      there is nothing to do. The second is needed only if somebody has made
 --      a tick meanwhile.
+-- Parameters:
+--      i_skip_locked  - null as well when somebody else has the lock
+--      i_announced    - a producer has notified: see _announced
 -- Returns:
 --      id of the tick, or null
 -- ----------------------------------------------------------------------
@@ -242,8 +286,13 @@ declare
     locked  pgq.queue;
     seen    pgq.tick_ring := pgq._newest_tick(q.queue_id);
     last    pgq.tick_ring;
-    due     boolean := pgq._tick_due(q, seen);
+    due     boolean;
 begin
+    if i_announced and pgq._announced(q, seen) then
+        due := true;
+    else
+        due := pgq._tick_due(q, seen);
+    end if;
     if due is null then
         return null;
     end if;
@@ -265,7 +314,7 @@ begin
     return pgq._make_tick(locked, last, due);
 end;
 $$;
-comment on function pgq._tick_if_due(pgq.queue, boolean) is 'Make a tick if one is due';
+comment on function pgq._tick_if_due(pgq.queue, boolean, boolean) is 'Make a tick if one is due';
 
 
 create or replace function pgq._require_ticking(q pgq.queue)

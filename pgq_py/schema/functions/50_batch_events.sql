@@ -13,15 +13,13 @@ returns text language plpgsql as $$
 --      1. What began between the two is a range of ev_txid; what was running
 --         at a and is not at b is a list. A long transaction elsewhere never
 --         widens the range.
---      2. Only slots a.lo .. b.hi: a reader of any other would delay its
---         TRUNCATE, and a scan of the parent locks them all. Each slot once:
---         the ring passes a slot that VACUUM found to hold aborted rows only,
---         and then there are more generations than slots.
+--      2. Only slots a.lo .. b.hi that hold rows: a reader of any other would
+--         delay its TRUNCATE, and a scan of the parent locks them all.
 --      3. Ticks are written in as constants: nothing else is read, and the
 --         planner sees a narrow range where it has no statistics.
---      The rows of a window come in ev_id order, whatever transaction they are
---      of: an update that had to wait for another's row lock has the later
---      id, and would be applied first in order of transaction ids.
+--      Whoever hands the rows out does it in ev_id order, whatever transaction
+--      they are of: an update that had to wait for another's row lock has the
+--      later id, and would be applied first in order of transaction ids.
 --
 -- Parameters:
 --      q        - queue
@@ -29,7 +27,8 @@ returns text language plpgsql as $$
 --      a, b     - ticks, a before b
 --      i_after  - only events with a greater ev_id; null: all
 -- Returns:
---      SQL; columns ev_id, ev_time, ev_txid (xid8), ev_retry, ev_type, ev_data, ev_extra1 .. 4
+--      SQL without an order; columns ev_id, ev_time, ev_txid (xid8), ev_retry,
+--      ev_type, ev_data, ev_extra1 .. 4
 -- ----------------------------------------------------------------------
 declare
     late    xid8[] := array(select pg_snapshot_xip(a.tick_snapshot) except select pg_snapshot_xip(b.tick_snapshot));
@@ -38,12 +37,13 @@ declare
                     ' ev_extra1, ev_extra2, ev_extra3, ev_extra4 from pgq.%I where ';
     filter  text := format(' and (ev_owner is null or ev_owner = %s)', i_sub);
     slot    text;
+    nr      int8;
 begin
     if i_after is not null then
         filter := filter || format(' and ev_id > %s', i_after);
     end if;
-    for g in greatest(a.lo, b.hi - q.queue_ntables + 1) .. b.hi loop
-        slot := pgq._slot('event_' || q.queue_id, q.queue_ntables, g);
+    foreach nr in array pgq._used_slots(q, a, b) loop
+        slot := 'event_' || q.queue_id || '_' || nr;
         parts := parts || (format(fields || 'ev_txid >= %L::xid8 and ev_txid < %L::xid8'
                                   ' and pg_visible_in_snapshot(ev_txid, %L::pg_snapshot)',
                                   slot, pg_snapshot_xmax(a.tick_snapshot), pg_snapshot_xmax(b.tick_snapshot),
@@ -52,7 +52,7 @@ begin
             parts := parts || (format(fields || 'ev_txid = any (%L::xid8[])', slot, late) || filter);
         end if;
     end loop;
-    return array_to_string(parts, ' union all ') || ' order by ev_id';
+    return array_to_string(parts, ' union all ');
 end;
 $$;
 comment on function pgq._window_sql(pgq.queue, int4, pgq.tick_ring, pgq.tick_ring, bigint) is 'SELECT for the events between two ticks';
@@ -112,7 +112,7 @@ begin
     select * into q from pgq.queue
         where queue_id = (select sub_queue from pgq.registration where sub_id = c.sub_id);
     return pgq._window_sql(q, c.sub_id, pgq._cursor_tick(q.queue_id, c.last_tick),
-                           pgq._cursor_tick(q.queue_id, c.next_tick), c.acked);
+                           pgq._cursor_tick(q.queue_id, c.next_tick), c.acked) || ' order by ev_id';
 end;
 $$;
 comment on function pgq.batch_event_sql(bigint) is

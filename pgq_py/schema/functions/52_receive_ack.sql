@@ -53,7 +53,7 @@ begin
         for ev_id, ev_time, ev_txid, ev_retry, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4 in
             execute 'select ev_id, ev_time, ev_txid::text::bigint, ev_retry, ev_type, ev_data, ev_extra1,'
                 ' ev_extra2, ev_extra3, ev_extra4 from (' || pgq._window_sql(q, r.sub_id, prev, cur, c.acked)
-                || format(' limit %s) events', i_max_events)
+                || format(' order by ev_id limit %s) events order by ev_id', i_max_events)
         loop
             n := n + 1;
             c.handed := ev_id;

@@ -125,7 +125,7 @@ declare
             'enqueue,enqueue_many,cancel,retry_jobs,once,get_job,get_result,jobs,set_schedule}'
         when 'pgq_reader' then
             '{register_consumer,register_consumer_at,unregister_consumer,next_batch,next_batch_info,next_batch_custom,'
-            'open_batch,batch_event_sql,batch_event_tables,get_batch_events,get_batch_cursor,get_batch_info,'
+            'open_batch,open_batch_events,batch_event_sql,batch_event_tables,get_batch_events,get_batch_cursor,get_batch_info,'
             'finish_batch,receive,ack,nack,event_retry,batch_retry,dlq_replay,dlq_replay_all,seek,seek_target,force_tick,poke,wake_armed_ms,tick_channel,'
             'claim,claimed,take,complete,complete_and_claim,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
             'end_worker,once,get_job,get_result,jobs,get_worker_info,get_schedules,fire_schedule}'

@@ -1,4 +1,4 @@
--- The global rings, and the views in front of them. Applied on every install and
+-- The global rings, the functions of each queue, and the views in front of them. Applied on every install and
 -- upgrade; what exists stays.
 
 do $$
@@ -32,6 +32,8 @@ begin
             for each row execute function pgq._queue_changed();
         alter table pgq.queue enable always trigger queue_changed;
     end if;
+    -- an earlier version may have generated them in another form
+    perform pgq._generate_produce(q), pgq._generate_read(q) from pgq.queue q;
 end;
 $$;
 

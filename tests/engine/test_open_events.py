@@ -1,0 +1,189 @@
+"""A batch with its events in one call, and the tick before it."""
+
+from __future__ import annotations
+
+from typing import Any, LiteralString
+
+import pytest
+
+from tests.clusters import Database
+from tests.engine.support import (
+    QUEUE,
+    Conn,
+    ack,
+    begin,
+    commit,
+    configure,
+    create,
+    finish,
+    in_background,
+    next_batch,
+    refused,
+    rollback,
+    rotate_until,
+    rows,
+    send,
+    send_and_tick,
+    tick,
+    value,
+)
+from tests.waiting import wait_until
+
+COLUMNS = 9
+ID, DATA = 9, 14
+
+
+def opened(conn: Conn, at_once: int = 500, *, ticks: bool = False) -> tuple[Any, Any, list[Any]]:
+    """Batch, whether its events are all there, and their data."""
+    found = rows(conn, "select * from pgq.open_batch_events(%s, 'c', 100, %s, %s)", QUEUE, at_once, ticks)
+    if not found:
+        return None, None, []
+    *events, last = found
+    assert all(row[:COLUMNS] == (None,) * COLUMNS for row in events)
+    assert last[ID:] == (None,) * 10
+    assert [row[ID] for row in events] == sorted(row[ID] for row in events)
+    return last[0], last[8], [row[DATA] for row in events]
+
+
+@pytest.fixture
+def conn(db: Database) -> Conn:
+    own = db.connect()
+    create(own, "c")
+    return own
+
+
+def test_few_events_come_with_their_batch(conn: Conn) -> None:
+    assert opened(conn) == (None, None, [])
+    send(conn, "a", "b")
+    assert opened(conn) == (None, None, [])
+    tick(conn)
+    batch, whole, data = opened(conn)
+    assert (whole, data) == (True, ["a", "b"])
+    assert opened(conn) == (batch, True, ["a", "b"])
+    assert rows(conn, "select ev_id, ev_txid, ev_data from pgq.get_batch_events(%s)", batch) == [
+        (row[ID], row[11], row[DATA]) for row in rows(conn, "select * from pgq.open_batch_events(%s, 'c')", QUEUE)[:-1]
+    ]
+    ack(conn, batch, 1)
+    assert opened(conn) == (batch, True, ["b"])
+    finish(conn, batch)
+    assert opened(conn) == (None, None, [])
+
+
+def test_of_many_events_it_says_that_they_are_to_be_read_in_another_way(conn: Conn) -> None:
+    send(conn, *"abcdef")
+    tick(conn)
+    batch, whole, data = opened(conn, 5)
+    assert (whole, data) == (False, [])
+    assert opened(conn, 0) == (batch, False, [])
+    assert opened(conn, 7) == (batch, True, list("abcdef"))
+
+
+def test_ids_say_little_about_how_many_they_are(db: Database, conn: Conn) -> None:
+    """A bulk load that commits long after its ids were drawn: the first ones come, and it is not whole."""
+    late = db.connect()
+    begin(late)
+    send(late, *map(str, range(10)))
+    send(conn, "x")
+    tick(conn)
+    finish(conn, next_batch(conn))
+    commit(late)
+    tick(conn)
+    _, whole, data = opened(conn, 5)
+    assert (whole, data) == (False, [str(number) for number in range(5)])
+    assert opened(conn, 11)[1:] == (True, [str(number) for number in range(10)])
+
+
+def test_an_empty_window_and_events_in_two_slots(conn: Conn) -> None:
+    value(conn, "select pgq.force_tick(%s)", QUEUE)
+    batch, whole, data = opened(conn)
+    assert (whole, data) == (True, [])
+    finish(conn, batch)
+    configure(conn, "rotation_period", "0")
+    send(conn, "before")
+    rotate_until(conn, "switched")
+    send(conn, "behind")
+    tick(conn)
+    assert opened(conn)[1:] == (True, ["before", "behind"])
+
+
+def test_it_ticks_for_an_event_that_was_announced(db: Database, conn: Conn) -> None:
+    send(conn, "a")
+    batch, _, data = opened(conn, ticks=True)
+    assert data == ["a"]
+    finish(conn, batch)
+    newest = value(conn, "select last_tick_id from pgq.get_queue_info(%s)", QUEUE)
+    assert opened(conn, ticks=True) == (None, None, [])
+    assert value(conn, "select last_tick_id from pgq.get_queue_info(%s)", QUEUE) == newest
+    # what an open transaction has drawn is no event yet, and one that began before is found when it is
+    late = db.connect()
+    begin(late)
+    send(late, "late")
+    assert opened(conn, ticks=True) == (None, None, [])
+    send(conn, "b")
+    batch, _, data = opened(conn, ticks=True)
+    assert data == ["b"]
+    finish(conn, batch)
+    commit(late)
+    assert opened(conn, ticks=True)[2] == ["late"]
+
+
+def test_it_waits_for_nobody_who_ticks_and_ticks_no_paused_queue(db: Database, conn: Conn) -> None:
+    send(conn, "a")
+    other = db.connect()
+    begin(other)
+    value(other, "select pgq.ticker(%s)", QUEUE)
+    assert opened(conn, ticks=True) == (None, None, [])
+    rollback(other)
+    value(conn, "select pgq.pause_queue(%s)", QUEUE)
+    assert opened(conn, ticks=True) == (None, None, [])
+    value(conn, "select pgq.resume_queue(%s)", QUEUE)
+    configure(conn, "ticker_max_count", "2")
+    configure(conn, "ticker_max_lag", "1 hour")
+    assert opened(conn, ticks=True) == (None, None, [])
+    send(conn, "b")
+    assert opened(conn, ticks=True)[2] == ["a", "b"]
+
+
+def test_waiting_for_another_worker_it_holds_up_no_tick(db: Database, conn: Conn) -> None:
+    send_and_tick(conn, 1)
+    worker = db.connect()
+    begin(worker)
+    batch = next_batch(worker)
+    send(conn, "a")
+    waiting = in_background(lambda: opened(db.connect(), ticks=True))
+    stuck: LiteralString = "wait_event = 'transactionid' and datname = current_database()"
+    wait_until(lambda: value(conn, "select count(*) from pg_stat_activity where " + stuck))
+    begin(conn)
+    conn.execute("set local lock_timeout = '5s'")
+    assert tick(conn) is not None
+    commit(conn)
+    finish(worker, batch)
+    commit(worker)
+    assert waiting.result(10)[2] == ["a"]
+
+
+def test_a_rolled_back_tick_takes_its_batch_along(conn: Conn) -> None:
+    send(conn, "a")
+    begin(conn)
+    assert opened(conn, ticks=True)[2] == ["a"]
+    rollback(conn)
+    assert opened(conn) == (None, None, [])
+    assert opened(conn, ticks=True)[2] == ["a"]
+
+
+def test_what_is_refused(conn: Conn) -> None:
+    for call in ("0, 1", "null, 1", "1, -1", "1, null"):
+        with refused("PQ006"):
+            conn.execute(f"select pgq.open_batch_events('q', 'c', {call})".encode())
+    with refused("PQ002"):
+        conn.execute("select pgq.open_batch_events('q', 'nobody', i_tick => true)")
+    with refused("PQ001"):
+        conn.execute("select pgq.open_batch_events('nothing', 'c', i_tick => true)")
+
+
+def test_a_dropped_queue_leaves_no_read_function(conn: Conn) -> None:
+    query = "select count(*) from pg_proc where proname ~ '^_read_[0-9]'"
+    assert value(conn, query) == 1
+    assert value(conn, "select queue_id from pgq.queue where queue_name = %s", QUEUE) == 1
+    value(conn, "select pgq.drop_queue(%s, true)", QUEUE)
+    assert value(conn, query) == 0
