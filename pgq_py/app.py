@@ -1,9 +1,12 @@
-"""The facade that applications hold: the client, and the consumers declared on it.
+"""The facade that applications hold: the client, and the consumers and jobs declared on it.
 
     pgq = PgQ()
 
     @pgq.consumer("orders", name="mailer")
     def mail(event): ...
+
+    @pgq.job("emails")
+    def welcome(address: str): ...
 
     pgq.run()                       # or: pgq run shop:pgq
 
@@ -13,11 +16,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, Unpack
 
-from pgq_py.client import AsyncClient, Client
-from pgq_py.consumers import AsyncRunner, ConsumerSpec, Runner, consumer_spec
+from pgq_py.consumers import ConsumerSpec, consumer_spec
 from pgq_py.errors import InvalidArgument
+from pgq_py.jobs import AsyncDeclaring, Declaring
+from pgq_py.running import AppRunner, AsyncAppRunner, WorkerOptions
 from pgq_py.settings import Settings
 from pgq_py.types import RetryPolicy
 
@@ -85,37 +89,41 @@ class _Consumers:
 
     @property
     def declared(self) -> tuple[ConsumerSpec, ...]:
-        """What `run` will run."""
+        """The consumers that `run` will run; `job_specs` has the jobs."""
         return tuple(self._specs.values())
 
 
-class PgQ(_Consumers, Client):
+class PgQ(_Consumers, Declaring):
     """The log, for threads. `PgQ()` finds its database as `Settings` says, `PgQ("postgresql:///shop")` is told."""
 
     def __init__(self, dsn: str | None = None, *, settings: Settings | None = None) -> None:
         super().__init__(dsn, settings=settings)
         self._specs = {}
 
-    def runner(self) -> Runner:
-        """The declared consumers, to be started and stopped by the caller."""
-        return Runner(self.settings, self.declared)
+    def runner(self, **options: Unpack[WorkerOptions]) -> AppRunner:
+        """The declared consumers and jobs, to be started and stopped by the caller."""
+        return AppRunner(self.settings, self.declared, tuple(self.job_specs.values()), self.middleware, **options)
 
-    def run(self) -> None:
-        """Run the declared consumers until SIGTERM, SIGINT or the end of the process."""
-        self.runner().run()
+    def run(self, **options: Unpack[WorkerOptions]) -> None:
+        """Run the declared consumers and jobs until SIGTERM, SIGINT or the end of the process.
+
+        For jobs, `slots` of them run at once (10), and `queues` may choose and weigh: `{"urgent": 3, "bulk": 1}`. With
+        `drain=True` it ends when no job is left that could run now. See `pgq_py.jobs.worker.Worker` for the rest.
+        """
+        self.runner(**options).run()
 
 
-class AsyncPgQ(_Consumers, AsyncClient):
+class AsyncPgQ(_Consumers, AsyncDeclaring):
     """The log, for an event loop. `AsyncPgQ()` finds its database as `Settings` says."""
 
     def __init__(self, dsn: str | None = None, *, settings: Settings | None = None) -> None:
         super().__init__(dsn, settings=settings)
         self._specs = {}
 
-    def runner(self) -> AsyncRunner:
-        """The declared consumers, to be run and stopped by the caller."""
-        return AsyncRunner(self.settings, self.declared)
+    def runner(self, **options: Unpack[WorkerOptions]) -> AsyncAppRunner:
+        """The declared consumers and jobs, to be run and stopped by the caller."""
+        return AsyncAppRunner(self.settings, self.declared, tuple(self.job_specs.values()), self.middleware, **options)
 
-    async def run(self) -> None:
-        """Run the declared consumers until SIGTERM, SIGINT or cancellation."""
-        await self.runner().run()
+    async def run(self, **options: Unpack[WorkerOptions]) -> None:
+        """Run the declared consumers and jobs until SIGTERM, SIGINT or cancellation; options as of `PgQ.run`."""
+        await self.runner(**options).run()

@@ -18,11 +18,18 @@
      |-- ExternalTicker           PQ011
      |-- EngineInconsistent       PQ012
      |-- DeadLetterNotFound       PQ013
+     |-- ClaimLost                PQ020
+     |-- ScheduleNotFound         PQ021
+     |-- WorkerEnded              PQ022
+     |-- NotAJobQueue             PQ023
+     |-- KeyTaken                 PQ024
+     |-- ResultExpired            PQ025
+     |-- JobFailed                asked for the result of a job that has none, and never will
      |-- PermissionDenied         42501 from one of our functions
      `-- SlotClosed               40001 from a slot's trigger: retry the transaction
 
 The database raises a code, and the code alone chooses the class: message texts are PgQ's own, are translated by
-servers, and change. An error that is none of ours stays what psycopg made of it.
+servers, and change. An error that is none of ours stays what psycopg made of it. The tree is one file, however long.
 """
 
 from __future__ import annotations
@@ -35,6 +42,7 @@ import psycopg
 
 __all__ = [
     "BatchNotFound",
+    "ClaimLost",
     "ConnectionFailed",
     "ConsumerNotRegistered",
     "ConsumersAttached",
@@ -45,14 +53,20 @@ __all__ = [
     "ForeignSchema",
     "InsertDisabled",
     "InvalidArgument",
+    "JobFailed",
+    "KeyTaken",
+    "NotAJobQueue",
     "PermissionDenied",
     "PgqError",
     "PositionGone",
     "QueueNotFound",
     "QueuePaused",
+    "ResultExpired",
+    "ScheduleNotFound",
     "SchemaMissing",
     "SchemaOutdated",
     "SlotClosed",
+    "WorkerEnded",
     "WrongIsolationLevel",
     "map_error",
     "translate",
@@ -242,6 +256,65 @@ class DeadLetterNotFound(PgqError):
     default_advice = "Nothing was changed. See `pgq dlq ls` for those that are left."
 
 
+class ClaimLost(PgqError):
+    """The claim is no longer the caller's: its lease ran out, or its jobs were given to others."""
+
+    default_sqlstate = "PQ020"
+    default_advice = (
+        "Nothing of this call is kept: roll back, the job runs again elsewhere. A worker that is cut off for longer "
+        "than its lease loses its claims; raise the lease when that is too short."
+    )
+
+
+class ScheduleNotFound(PgqError):
+    """No recurring job of that name."""
+
+    default_sqlstate = "PQ021"
+    default_advice = "Nothing was enqueued. `select * from pgq.get_schedules()` shows those that exist."
+
+
+class WorkerEnded(PgqError):
+    """The worker was declared dead, or has ended: it may not claim any more."""
+
+    default_sqlstate = "PQ022"
+    default_advice = (
+        "Nothing was claimed; what it had claimed runs elsewhere. Start again under a new name, as a worker does by "
+        "itself."
+    )
+
+
+class NotAJobQueue(PgqError):
+    """The queue is one of events alone: jobs need lanes, which it has not."""
+
+    default_sqlstate = "PQ023"
+    default_advice = (
+        "Nothing was written. A queue is a job queue from its creation on: `select pgq.create_job_queue('NAME')`, with "
+        "another name."
+    )
+
+
+class KeyTaken(PgqError):
+    """Another active job has the same idempotency key."""
+
+    default_sqlstate = "PQ024"
+    default_advice = "Nothing was changed; the dead letter is kept. Wait for the other job, or cancel it."
+
+
+class ResultExpired(PgqError):
+    """The job's result was kept for its time and is gone."""
+
+    default_sqlstate = "PQ025"
+    default_advice = "The job was completed. Ask sooner, or keep results for longer: result_retention."
+
+
+class JobFailed(PgqError):
+    """There is no result of this job: it failed for good, was cancelled, or left no trace."""
+
+    default_advice = (
+        "`select * from pgq.get_job('QUEUE', ID)` says more; a failed job is kept as a dead letter: `pgq dlq ls`."
+    )
+
+
 class PermissionDenied(PgqError):
     """The role may not do this."""
 
@@ -275,6 +348,12 @@ _BY_SQLSTATE: dict[str, type[PgqError]] = {
         ExternalTicker,
         EngineInconsistent,
         DeadLetterNotFound,
+        ClaimLost,
+        ScheduleNotFound,
+        WorkerEnded,
+        NotAJobQueue,
+        KeyTaken,
+        ResultExpired,
         PermissionDenied,
     )
 }

@@ -1,4 +1,4 @@
-"""What a handler says of events that it could not handle: come again later, or be given up.
+"""What a handler says of events or a job that it could not handle: come again later, or be given up.
 
 Both are exceptions, for a handler usually learns of it deep inside; a handler of whole batches may also return them.
 Any other exception is a failure that nobody foresaw: then the retry policy decides.
@@ -6,6 +6,8 @@ Any other exception is a failure that nobody foresaw: then the retry policy deci
     raise Retry(in_=timedelta(minutes=5), reason="the shop is closed")
     raise Discard("no such customer")
     return {bad: Discard("no such customer"), busy: Retry()}         # batch=True; the rest is acknowledged
+
+Handlers of jobs raise the same two, and two more: `Snooze` and `JobCancelled`.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from pgq_py.errors import InvalidArgument
 if TYPE_CHECKING:
     from pgq_py.types import Event, EventId
 
-__all__ = ["Discard", "Outcome", "Retry"]
+__all__ = ["Discard", "JobCancelled", "Outcome", "Retry", "Snooze"]
 
 
 class _Chosen(Exception):
@@ -60,3 +62,18 @@ class Discard(_Chosen):
 
 
 Outcome: TypeAlias = Retry | Discard
+
+
+class Snooze(Exception):
+    """This job is to come again after `in_`, with no attempt counted; `JobContext.snooze` raises it."""
+
+    def __init__(self, in_: timedelta) -> None:
+        given: object = in_
+        if not (isinstance(given, timedelta) and given >= timedelta(0)):
+            raise InvalidArgument(f"in_ must be a timedelta from 0 on, not {given!r}")
+        super().__init__(f"snoozed for {in_}")
+        self.in_ = in_
+
+
+class JobCancelled(Exception):
+    """The job was asked to stop, and stops here; `JobContext.raise_if_cancelled` raises it. It is not retried."""

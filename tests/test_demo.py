@@ -23,7 +23,7 @@ from tests.cli.driving import command, environment, run
 from tests.clusters import Cluster, Database
 from tests.waiting import wait_until
 
-FACTS = proof.Facts(10, 5, {"mirror": 5, "counter": 5}, 0, 0, 7)
+FACTS = proof.Facts(10, 5, {"mirror": 5, "counter": 5}, 0, 0, 7, 3, 0)
 
 
 def _held(facts: proof.Facts, **changes: Any) -> set[str]:
@@ -38,6 +38,8 @@ def test_every_promise_can_fail() -> None:
     assert _held(replace(FACTS, applied={"mirror": 5, "counter": 4})) == {"delivery"}
     assert _held(replace(FACTS, applied={"mirror": 6, "counter": 5})) == {"delivery"}
     assert _held(FACTS, transactions=6, horizon_age=6) == {"delivery"}
+    assert _held(replace(FACTS, job_differences=1)) == {"jobs"}
+    assert _held(replace(FACTS, jobs=0)) == {"jobs"}
     assert _held(FACTS, rotations=0) == {"rotation"}
     assert _held(FACTS, left=1) == {"space"}
     assert _held(replace(FACTS, dead_tuples=1)) == {"bloat"}
@@ -68,6 +70,26 @@ def accounts(empty_db: Database) -> psycopg.Connection[Any]:
 def test_a_mirror_that_differs_is_found(accounts: psycopg.Connection[Any], sabotage: str, differences: int) -> None:
     accounts.execute(sabotage.encode())
     assert proof.gather(accounts).differences == differences
+
+
+@pytest.mark.newest
+@pytest.mark.parametrize(
+    ("sabotage", "differences"),
+    [
+        ("select 1", 0),
+        ("insert into demo.receipts select job, aid, delta from demo.receipts limit 1", 1),
+        ("delete from demo.receipts where job = 1", 1),
+        ("update demo.receipts set delta = 9 where job = 1", 2),
+        ("insert into pgbench_history (aid, delta) values (11, 1)", 0),
+    ],
+)
+def test_a_job_that_took_effect_twice_or_never_is_found(
+    accounts: psycopg.Connection[Any], sabotage: str, differences: int
+) -> None:
+    accounts.execute("insert into pgbench_history (aid, delta) values (10, 1), (10, 1), (20, 2)")
+    accounts.execute("insert into demo.receipts values (1, 10, 1), (2, 10, 1), (3, 20, 2)")
+    accounts.execute(sabotage.encode())
+    assert proof.gather(accounts).job_differences == differences
 
 
 def _result(facts: proof.Facts) -> Result:
@@ -112,6 +134,7 @@ def test_on_an_embedded_server() -> None:
     assert found["mirror_equal"] is True
     assert found["events"] == found["transactions"] == found["consumers"]["counter"] > 0
     assert found["events_per_second"] > 0
+    assert 0 < found["jobs"] < found["transactions"]
     assert 0 < found["latency_ms"]["p50"] <= found["latency_ms"]["p99"]
     assert found["rotations"] >= 1
     assert found["dead_tuples"] == 0
@@ -123,7 +146,7 @@ def test_on_an_embedded_server() -> None:
 def test_on_a_server_of_one_s_own(pg: Cluster) -> None:
     answer = run("demo", "--seconds", "2", "--clients", "2", "--dsn", pg.server.dsn())
     assert answer.status == 0, answer.out + answer.err
-    assert answer.out.count("\nok ") == 6
+    assert answer.out.count("\nok ") == 7
     assert "filling pgbench's tables" in answer.err
     _nothing_is_left(pg)
 

@@ -99,16 +99,17 @@ class Processes:
 
     def consumer(self, consumer: str, nack_every: int = 0) -> Process:
         """A consumer under the runner, at work when this returns."""
-        process = self._role("consume", queue=QUEUE, consumer=consumer, nack_every=nack_every)
+        process = self.role("consume", queue=QUEUE, consumer=consumer, nack_every=nack_every)
         process.hear()
         return process
 
     def producer(self, rate: float, seconds: float, delay: float = 0) -> Process:
         """A producer, which says first when its schedule starts."""
-        return self._role("produce", queue=QUEUE, rate=rate, seconds=seconds, delay=delay)
+        return self.role("produce", queue=QUEUE, rate=rate, seconds=seconds, delay=delay)
 
-    def _role(self, role: str, **parameters: Any) -> Process:
-        return self._start(["pgq_py.bench.roles", role, json.dumps(parameters)], role)
+    def role(self, role: str, module: str = "pgq_py.bench.roles", **parameters: Any) -> Process:
+        """A process that plays a role of such a module."""
+        return self._start([module, role, json.dumps(parameters)], role)
 
     def _start(self, arguments: list[str], name: str) -> Process:
         errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by the stack

@@ -52,9 +52,9 @@ class _Lines:
 def _line(sample: Sample) -> str:
     return (
         f"{sample.stage} {sample.elapsed:.0f}/{sample.seconds:.0f} s: {sample.events_per_second:,.0f} events/s, "
-        f"mirrored {sample.mirrored:,}, counted {sample.counted:,}, p50 {sample.p50_ms:.1f} ms, "
-        f"p99 {sample.p99_ms:.1f} ms, rotations {sample.rotations}, log {size(sample.log_bytes)}, "
-        f"dead tuples {sample.dead_tuples}"
+        f"mirrored {sample.mirrored:,}, counted {sample.counted:,}, worked {sample.worked:,}, "
+        f"p50 {sample.p50_ms:.1f} ms, p99 {sample.p99_ms:.1f} ms, rotations {sample.rotations}, "
+        f"log {size(sample.log_bytes)}, dead tuples {sample.dead_tuples}"
     )
 
 
@@ -73,8 +73,9 @@ def _panel(sample: Sample) -> Panel:
         f"{sample.dead_tuples}", "dead tuples in pgq", f"{sample.counted:,}", "counted",
         f"{sample.p99_ms:.1f} ms", "latency p99", size(sample.log_bytes), "log",
     )  # fmt: skip
+    worked = f"{sample.worked:,} jobs worked"
     pinned = f"the xmin horizon is pinned, {sample.horizon_age:,} transactions ago"
     progress = Table.grid(padding=(0, 3))
     bar = ProgressBar(total=sample.seconds, completed=sample.elapsed, width=40)
     progress.add_row(bar, f"{sample.elapsed:.0f} of {sample.seconds:.0f} s")
-    return Panel(Group(progress, facts, pinned), title=f"pgq demo: {sample.stage}", title_align="left")
+    return Panel(Group(progress, facts, worked, pinned), title=f"pgq demo: {sample.stage}", title_align="left")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from pgq_py.cli._job_columns import LANES, STATS, WORKERS
 from pgq_py.cli._output import Column, duration, ident, seconds, size
 from pgq_py.health import Eviction, Health, Problem
 from pgq_py.types import ConsumerInfo, DelayInfo, QueueInfo, RingBlocker, RingInfo
@@ -69,6 +70,9 @@ def sections_of(health: Health) -> list[Section]:
     return [
         ("queues", _queue_columns(health), health.queues),
         ("consumers", _CONSUMERS, health.consumers),
+        ("jobs", STATS, health.jobs.stats),
+        ("lanes", LANES, health.jobs.lanes),
+        ("workers", WORKERS, health.jobs.workers),
         ("rings", _RINGS, health.rings),
         ("blockers", _BLOCKERS, health.blockers),
         ("evictions", EVICTIONS, health.evictions),

@@ -1,4 +1,7 @@
-"""`pgq bench latency | idle | armed | delay`: what only running processes show. Importing this adds them."""
+"""`pgq bench latency | idle | armed | delay | jobs`: what only running processes show.
+
+Importing this adds them to `pgq bench`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import typer
 
 from pgq_py.bench.armed import ArmedParameters, run_armed
 from pgq_py.bench.delay import DelayParameters, run_delay
+from pgq_py.bench.jobs import JobsParameters, run_jobs
 from pgq_py.bench.latency import LatencyParameters, run_latency
 from pgq_py.bench.quiet import QuietParameters, run_quiet
 from pgq_py.cli._options import Json
@@ -92,4 +96,27 @@ def delay(  # noqa: PLR0917 - typer calls it by name
     parameters = DelayParameters(rate, nack_rate, seconds, pin_xmin, bounds=bounds)
     with progress_bars() as progress:
         result = run_delay(parameters, dsn=dsn, progress=progress)
+    show_result(result, as_json=json)
+
+
+@app.command()
+def jobs(  # noqa: PLR0917
+    rate: Annotated[float, typer.Option(min=1, max=5000, help="Jobs a second, enqueued one by one.")] = 800.0,
+    seconds: Seconds = 60.0,
+    pin_xmin: Annotated[
+        bool, typer.Option("--pin-xmin", help="Another session holds an old snapshot meanwhile.")
+    ] = False,
+    workers: Annotated[int, typer.Option(min=1, max=32, help="Processes that work.")] = 2,
+    batch: Annotated[int, typer.Option(min=1, max=10_000, help="Jobs per claim, at most.")] = 25,
+    baseline: Annotated[
+        bool, typer.Option("--baseline/--no-baseline", help="Run a usual table of jobs as well.")
+    ] = True,
+    bounds: Bounds = True,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Do jobs stay as fast and as clean as at the start? On the log, and on a table with a row per job beside it."""
+    parameters = JobsParameters(rate, seconds, pin_xmin, workers, batch, baseline=baseline, bounds=bounds)
+    with progress_bars() as progress:
+        result = run_jobs(parameters, dsn=dsn, progress=progress)
     show_result(result, as_json=json)

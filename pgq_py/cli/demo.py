@@ -26,8 +26,8 @@ def demo(
     json: Json = False,
 ) -> None:
     """Show the log at work: pgbench's transactions each send an event, one consumer mirrors the accounts exactly once,
-    another counts, slots rotate, and an idle transaction pins the xmin horizon. The exit status is 1 unless the mirror
-    equals pgbench's own table and every other promise holds.
+    another counts, a pool of workers does jobs, slots rotate, and an idle transaction pins the xmin horizon. The exit
+    status is 1 unless the mirror equals pgbench's own table, each job took effect once, and every other promise holds.
 
     It runs on an embedded server, or with --dsn in a database of its own on that server; neither is left behind.
     """
@@ -51,7 +51,7 @@ def _report(result: Result) -> None:
     latency = ", ".join(f"{name} {value:g} ms" for name, value in result.latency_ms.items())
     console.print(
         f"PostgreSQL {result.postgresql}, {result.clients} pgbench clients, {result.seconds:g} s: "
-        f"{result.events:,} events, {result.events_per_second:,.0f} events/s"
+        f"{result.events:,} events, {result.events_per_second:,.0f} events/s, {result.jobs:,} jobs"
     )
     console.print(f"from send to handler, commit included: {latency}")
     for promise in result.promises:

@@ -1,4 +1,7 @@
-"""`pgq dlq ls | show | replay | purge`: events that their consumers gave up."""
+"""`pgq dlq ls | show | replay | purge`: events that their consumers gave up, and jobs.
+
+Those of jobs have the consumer (jobs), which is not one of the names that consumers can be given by accident.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,13 @@ __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Dead letters: list, show, replay, purge.")
 
-PAGE = 1000
+JOBS = "(jobs)"
 
 Queue = Annotated[str | None, typer.Option("--queue", "-q", metavar="QUEUE", help="Only of this queue.")]
-Consumer = Annotated[str | None, typer.Option("--consumer", "-c", metavar="CONSUMER", help="Only of this consumer.")]
+Consumer = Annotated[
+    str | None,
+    typer.Option("--consumer", "-c", metavar="CONSUMER", help=f"Only of this consumer; {JOBS}: only jobs."),
+]
 Type = Annotated[str | None, typer.Option("--type", "-t", metavar="TYPE", help="Only of this type.")]
 Ids = Annotated[
     list[int] | None, typer.Argument(metavar="[ID]...", show_default=False, help="Numbers of dead letters.")
@@ -28,7 +34,7 @@ All = Annotated[bool, typer.Option("--all", help="All that the filters leave.")]
 _COLUMNS = (
     Column[DeadLetter]("id", lambda d: ident(d.dl_id)),
     Column[DeadLetter]("queue", lambda d: d.queue_name),
-    Column[DeadLetter]("consumer", lambda d: d.consumer_name),
+    Column[DeadLetter]("consumer", lambda d: d.consumer_name or JOBS),
     Column[DeadLetter]("type", lambda d: d.ev_type),
     Column[DeadLetter]("attempts", lambda d: d.attempts),
     Column[DeadLetter]("failed_at", lambda d: d.failed_at),
@@ -61,7 +67,7 @@ def ls(  # noqa: PLR0917 - typer calls it by name
     """List dead letters, the oldest first."""
     with client(dsn) as pgq:
         last = None if after is None else DeadLetterId(after)
-        found = pgq.dead_letters(queue, consumer, event_type, limit=limit + 1, after=last)
+        found = pgq.dead_letters(queue, _name(consumer), event_type, limit=limit + 1, after=last)
     show_rows(_COLUMNS, found[:limit], as_json=json)
     if len(found) > limit:
         note(f"there are more: --after {found[limit - 1].dl_id} shows the next ones")
@@ -87,7 +93,8 @@ def replay(  # noqa: PLR0917
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Deliver events again, each to the consumer that gave it up: by their numbers, or --all of a --queue."""
+    """Deliver events again, each to the consumer that gave it up, and run jobs again: by their numbers, or --all of a
+    --queue."""
     _check_choice(ids, (queue, consumer, event_type), everything=everything)
     if everything and queue is None:
         raise typer.BadParameter("say of which queue", param_hint="'--queue'")
@@ -96,7 +103,7 @@ def replay(  # noqa: PLR0917
             with pgq.transaction() as conn:
                 done = len([pgq.replay(DeadLetterId(number), conn=conn) for number in ids])
         else:
-            done = pgq.replay_all(queue or "", consumer, event_type)
+            done = pgq.replay_all(queue or "", _name(consumer), event_type)
     show_object({"replayed": done}, f"replayed {done} dead letter{'' if done == 1 else 's'}", as_json=json)
 
 
@@ -123,8 +130,13 @@ def purge(  # noqa: PLR0917
         )
         confirm(f"Drop {what} for good?", yes=yes)
         numbers = None if ids is None else [DeadLetterId(number) for number in ids]
-        done = pgq.purge(queue, consumer, event_type, older_than=age, ids=numbers)
+        done = pgq.purge(queue, _name(consumer), event_type, older_than=age, ids=numbers)
     show_object({"purged": done}, f"dropped {done} dead letter{'' if done == 1 else 's'}", as_json=json)
+
+
+def _name(consumer: str | None) -> str | None:
+    """As the log has it."""
+    return "" if consumer == JOBS else consumer
 
 
 def _check_choice(ids: list[int] | None, filters: tuple[str | None, ...], *, everything: bool) -> None:

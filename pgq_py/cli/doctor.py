@@ -27,15 +27,17 @@ _COLOURS = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
 TickerLag = Annotated[float, typer.Option(metavar="SECONDS", min=0.05, help="How long events may wait for a tick.")]
 ConsumerLag = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How far a consumer may be behind.")]
+JobsWaiting = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long jobs may wait for a worker.")]
 RotationBlocked = Annotated[
     float, typer.Option(metavar="SECONDS", min=0, help="How long a transaction may hold up rotation, or vacuum.")
 ]
 
 
-def doctor(
+def doctor(  # noqa: PLR0917 - typer calls it by name
     ticker_lag: TickerLag = Limits.ticker,
     consumer_lag: ConsumerLag = Limits.consumer,
     rotation_blocked: RotationBlocked = Limits.rotation,
+    jobs_waiting: JobsWaiting = Limits.jobs,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
@@ -43,7 +45,7 @@ def doctor(
 
     The exit status is 1 when there is an error among the findings.
     """
-    found = diagnose(settings(dsn), Limits(ticker_lag, consumer_lag, rotation_blocked))
+    found = diagnose(settings(dsn), Limits(ticker_lag, consumer_lag, rotation_blocked, jobs_waiting))
     if json or not sys.stdout.isatty():
         show_rows(_COLUMNS, found, as_json=json)
     else:

@@ -28,6 +28,11 @@ RotationPeriod = Annotated[
 Produce = Annotated[bool, typer.Option("--produce", help="To send to the queue.")]
 Consume = Annotated[str | None, typer.Option("--consume", metavar="CONSUMER", help="To act as this consumer.")]
 
+PRIORITIES = "150,100,30"
+
+JOB_SETTINGS = frozenset({"lease", "max_losses", "held_limit", "archive"})
+"""Those that job queues alone have."""
+
 _COLUMNS = (
     Column[QueueInfo]("queue", lambda q: q.queue_name),
     Column[QueueInfo]("last_tick", lambda q: ident(q.last_tick_id)),
@@ -67,6 +72,11 @@ MaxRetries = Annotated[
 MaxConsumerLag = Annotated[
     str | None, typer.Option(metavar="INTERVAL", help="Evict consumers that are further behind; null: never.")
 ]
+Jobs = Annotated[bool, typer.Option("--jobs", help="Its events are jobs, which workers share out.")]
+Priorities = Annotated[
+    str | None,
+    typer.Option(metavar="N,N,...", show_default=False, help="Of jobs, higher ones first; 150,100,30 by default."),
+]
 DisableInsert = Annotated[str | None, typer.Option(metavar="true|false", help="Refuse events.")]
 
 
@@ -76,13 +86,19 @@ def create(  # noqa: PLR0917 - typer calls it by name
     slots: Annotated[int, typer.Option(min=3, max=64, help="Tables that are filled in turn, for ever.")] = 3,
     retention: Retention = None,
     rotation_period: RotationPeriod = None,
+    jobs: Jobs = False,
+    priorities: Priorities = None,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Create a queue; one that exists stays as it is, settings included."""
+    """Create a queue, of events, or with --jobs one whose events are jobs; one that exists stays as it is, settings
+    included."""
     chosen = _given(retention=retention, rotation_period=rotation_period)
+    lanes = _numbers(priorities or PRIORITIES) if jobs or priorities is not None else None
+    if lanes and slots != 3:
+        raise typer.BadParameter("a queue of jobs has 3 slots", param_hint="'--slots'")
     with client(dsn) as pgq, pgq.transaction() as conn:
-        created = pgq.create_queue(queue, slots, conn=conn)
+        created = pgq.create_job_queue(queue, lanes, conn=conn) if lanes else pgq.create_queue(queue, slots, conn=conn)
         if created:
             for parameter, value in chosen.items():
                 pgq.set_queue_config(queue, parameter, value, conn=conn)
@@ -103,7 +119,8 @@ def configure(  # noqa: PLR0917
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
-    """Change settings of a queue: one by its name (rotation_period, ticker_max_lag and so on), or several as options.
+    """Change settings of a queue: one by its name (rotation_period, ticker_max_lag and so on; of a job queue also
+    lease, max_losses, held_limit and archive), or several as options.
 
     All of them are changed, or none. `pgq queue show` shows them.
     """
@@ -115,7 +132,8 @@ def configure(  # noqa: PLR0917
         raise typer.BadParameter("name a setting and its value, or give options", param_hint="'PARAMETER VALUE'")
     with client(dsn) as pgq, pgq.transaction() as conn:
         for name, text in chosen.items():
-            pgq.set_queue_config(queue, name, text, conn=conn)
+            configure_one = pgq.set_job_config if name in JOB_SETTINGS else pgq.set_queue_config
+            configure_one(queue, name, text, conn=conn)
     changes = ", ".join(f"{name} is {'taken back' if text is None else text}" for name, text in chosen.items())
     show_object({"queue": queue, "settings": chosen}, f"queue {queue}: {changes}", as_json=json)
 
@@ -123,6 +141,15 @@ def configure(  # noqa: PLR0917
 def _given(**settings: str | None) -> dict[str, str | None]:
     """Those that were given; `null` becomes None, which takes a setting back."""
     return {name: None if value.lower() == "null" else value for name, value in settings.items() if value is not None}
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} are not numbers, such as {PRIORITIES}", param_hint="'--priorities'"
+        ) from None
 
 
 @app.command()

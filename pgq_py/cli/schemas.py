@@ -1,8 +1,8 @@
 """The shape of every verb's `--json`, as JSON Schema (draft 2020-12): what programs may rely on.
 
 Every object is closed: a field that is not listed here does not come. A verb that may answer in several forms, as with
-`--dry-run`, has them under `anyOf`. `pgq tail` and `pgq status --watch` write one such value per line. `pgq run`, and
-`pgq ticker` without `--once`, answer nothing.
+`--dry-run`, has them under `anyOf`. `pgq tail`, `pgq status --watch` and `pgq jobs watch` write one such value per
+line. `pgq run`, and `pgq ticker` without `--once`, answer nothing.
 """
 
 from __future__ import annotations
@@ -111,6 +111,92 @@ _CONSUMER_DETAILS = _object(
     roles=_list(STRING),
 )
 
+_STATS = {
+    "queue": STRING,
+    "pending": INTEGER,
+    "pending_exact": BOOLEAN,
+    "oldest_pending_seconds": _maybe(NUMBER),
+    "running": INTEGER,
+    "scheduled": INTEGER,
+    "retrying": INTEGER,
+    "completed": INTEGER,
+    "failed": INTEGER,
+    "cancelled": INTEGER,
+    "retried": INTEGER,
+    "lost": INTEGER,
+    "dead_letters": INTEGER,
+}
+_LANE = {
+    "queue": STRING,
+    "priority": INTEGER,
+    "next_job": _maybe(ID),
+    "waiting_seconds": _maybe(NUMBER),
+    "last_claim": _maybe(TIME),
+}
+_WORKER = {
+    "worker": STRING,
+    "state": _one_of("alive", "silent", "stopped", "lost"),
+    "jobs": INTEGER,
+    "claims": INTEGER,
+    "started_at": TIME,
+    "last_beat": _maybe(TIME),
+    "ended_at": _maybe(TIME),
+    "lease_seconds": NUMBER,
+}
+_JOB_STATE = _one_of("scheduled", "pending", "running", "retrying", "completed", "failed", "cancelled")
+_JOB = {
+    "id": ID,
+    "type": _maybe(STRING),
+    "state": _JOB_STATE,
+    "priority": INTEGER,
+    "attempt": INTEGER,
+    "percent": _maybe(NUMBER),
+    "created_at": TIME,
+    "run_at": _maybe(TIME),
+    "claimed_at": _maybe(TIME),
+    "finished_at": _maybe(TIME),
+    "error": _maybe(STRING),
+}
+_WATCHED = _object(
+    **_STATS,
+    jobs=_list(
+        _object(
+            id=ID,
+            type=_maybe(STRING),
+            attempt=INTEGER,
+            worker=_maybe(STRING),
+            percent=_maybe(NUMBER),
+            stage=_maybe(STRING),
+        )
+    ),
+)
+_JOB_DETAILS = _object(
+    **_JOB,
+    queue=STRING,
+    max_attempts=INTEGER,
+    losses=INTEGER,
+    key=_maybe(STRING),
+    worker=_maybe(STRING),
+    claim=_maybe(ID),
+    cancel_requested=BOOLEAN,
+    stage=_maybe(STRING),
+    payload=_maybe(STRING),
+    options=_map(ANYTHING),
+    progress=_maybe(_map(ANYTHING)),
+)
+_SCHEDULE = _object(
+    schedule=STRING,
+    queue=STRING,
+    type=STRING,
+    cron=STRING,
+    tz=STRING,
+    catch_up=_one_of("none", "latest", "all"),
+    enabled=BOOLEAN,
+    last_due=TIME,
+    next_due=_maybe(TIME),
+    overdue=BOOLEAN,
+)
+
 _STATUS = _object(
     healthy=BOOLEAN,
     version=STRING,
@@ -129,6 +215,9 @@ _STATUS = _object(
         )
     ),
     consumers=_list(_object(**{name: field for name, field in _CONSUMER.items() if name != "next_tick"})),
+    jobs=_list(_object(**_STATS)),
+    lanes=_list(_object(**_LANE)),
+    workers=_list(_object(**_WORKER)),
     rings=_list(
         _object(
             ring=STRING,
@@ -154,7 +243,11 @@ _STATUS = _object(
         )
     ),
     evictions=_list(_object(queue=STRING, **_EVICTION)),
-    problems=_list(_object(kind=_one_of("ticker", "consumer", "rotation"), problem=STRING, advice=STRING, mend=STRING)),
+    problems=_list(
+        _object(
+            kind=_one_of("ticker", "consumer", "rotation", "jobs", "worker"), problem=STRING, advice=STRING, mend=STRING
+        )
+    ),
 )
 _FINDINGS = _list(
     _object(
@@ -162,6 +255,7 @@ _FINDINGS = _list(
         check=_one_of(
             "schema", "rights", "roles", "search_path", "ticker", "consumer", "rotation", "paused", "evicted",
             "dead_letters", "restored", "xmin", "catalog", "script", "pooler", "standby", "doctor",
+            "jobs", "lane", "worker", "schedule",
         ),
         subject=STRING,
         what=STRING,
@@ -194,6 +288,7 @@ _DEMO = _object(
     dead_tuples=INTEGER,
     mirror_equal=BOOLEAN,
     transactions=INTEGER,
+    jobs=INTEGER,
     seconds=NUMBER,
     clients=INTEGER,
     consumers=_map(INTEGER),
@@ -248,6 +343,19 @@ SCHEMAS: dict[str, Schema] = {
     "consumer register": _object(queue=STRING, consumer=STRING, registered=BOOLEAN, last_tick=ID),
     "consumer unregister": _object(queue=STRING, consumer=STRING, unregistered=BOOLEAN),
     "consumer seek": _list(_object(queue=STRING, consumer=STRING, from_tick=ID, to_tick=ID, executed=BOOLEAN)),
+    "jobs ls": _list(_object(**_JOB)),
+    "jobs show": _JOB_DETAILS,
+    "jobs enqueue": _object(queue=STRING, id=ID, created=BOOLEAN),
+    "jobs retry": _object(queue=STRING, retried=INTEGER),
+    "jobs cancel": _list(
+        _object(id=ID, outcome=_one_of("cancelled", "cancel_requested", "completed", "failed", "unknown"))
+    ),
+    "jobs watch": _WATCHED,
+    "jobs stats": _list(_object(**_STATS)),
+    "cron ls": _list(_SCHEDULE),
+    "cron next": _list(_object(schedule=STRING, due=TIME, local=STRING)),
+    "cron run": _object(schedule=STRING, queue=STRING, id=ID),
+    "worker ls": _list(_object(**_WORKER, info=_map(ANYTHING))),
     "dlq ls": _list(_object(**_DEAD)),
     "dlq show": _DEAD_LETTER,
     "dlq replay": _object(replayed=INTEGER),

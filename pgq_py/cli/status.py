@@ -30,6 +30,7 @@ Every = Annotated[
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again, until Ctrl-C.")]
 TickerLag = Annotated[float, typer.Option(metavar="SECONDS", min=0.05, help="How long events may wait for a tick.")]
 ConsumerLag = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How far a consumer may be behind.")]
+JobsWaiting = Annotated[float, typer.Option(metavar="SECONDS", min=0, help="How long jobs may wait for a worker.")]
 RotationBlocked = Annotated[
     float, typer.Option(metavar="SECONDS", min=0, help="How long a transaction may hold up rotation.")
 ]
@@ -41,15 +42,16 @@ def status(  # noqa: PLR0917 - typer calls it by name
     ticker_lag: TickerLag = Limits.ticker,
     consumer_lag: ConsumerLag = Limits.consumer,
     rotation_blocked: RotationBlocked = Limits.rotation,
+    jobs_waiting: JobsWaiting = Limits.jobs,
     dsn: Dsn = None,
     json: Json = False,
 ) -> None:
     """Show queues, consumers and rotation. The exit status is 1 when something is wrong: nobody ticks, a consumer does
-    not keep up, a transaction holds up rotation.
+    not keep up, nobody works jobs, a transaction holds up rotation.
     """
     if every is not None and not watch:
         raise typer.BadParameter("say --watch for it to be shown every so many seconds", param_hint="'SECONDS'")
-    limits = Limits(ticker_lag, consumer_lag, rotation_blocked)
+    limits = Limits(ticker_lag, consumer_lag, rotation_blocked, jobs_waiting)
     with client(dsn) as pgq:
         if watch:
             _watch(pgq, limits, every or WATCH_INTERVAL, as_json=json)

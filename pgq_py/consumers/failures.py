@@ -7,27 +7,16 @@ uncounted.
 
 from __future__ import annotations
 
-import re
-import traceback
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias
 
-import psycopg
-
-from pgq_py.errors import ConnectionFailed, InvalidArgument, map_error
+from pgq_py.client.reasons import is_nobodys_fault, storable, traceback_text
+from pgq_py.errors import InvalidArgument
 from pgq_py.outcomes import Discard, Outcome, Retry
 from pgq_py.types import Event, EventId
 
 __all__ = ["CallFailed", "Failure", "Failures", "Interrupted", "answered", "failure_of", "grouped", "is_nobodys_fault"]
-
-LONGEST_REASON = 8192
-"""Bytes. A longer one loses its middle: the error's name is at its end, where it began at its start."""
-
-_UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
-_TRANSACTION_LOST = frozenset({"40001", "40P01"})
-_SERVER_UNWELL = ("53", "58")
-"""Insufficient resources, and system errors."""
 
 
 class Failure(NamedTuple):
@@ -91,18 +80,6 @@ def grouped(failures: Failures) -> Iterable[tuple[Failure, list[EventId]]]:
     return groups.items()
 
 
-def is_nobodys_fault(exc: BaseException) -> bool:
-    """Whether the same events would pass with a new connection, in a new transaction, or on a server in better health.
-
-    Libraries that wrap psycopg's errors name them as the cause.
-    """
-    code = getattr(exc, "sqlstate", None) or ""
-    if code in _TRANSACTION_LOST or code.startswith(_SERVER_UNWELL):
-        return True
-    mapped = map_error(exc) if isinstance(exc, psycopg.Error) else exc
-    return isinstance(mapped, ConnectionFailed) or (exc.__cause__ is not None and is_nobodys_fault(exc.__cause__))
-
-
 def _checked(outcome: Any) -> Outcome:
     if isinstance(outcome, Retry | Discard):
         return outcome
@@ -114,17 +91,8 @@ def _reason(exc: BaseException) -> str:
     if isinstance(exc, Retry | Discard):
         cause = exc.__cause__ or exc.__context__
         if exc.reason is not None:
-            return _storable(exc.reason)
+            return storable(exc.reason)
         if cause is None:
             return f"the handler raised {type(exc).__name__}"
         exc = cause
-    trace = exc.__traceback__
-    frames = trace.tb_next if trace is not None and trace.tb_next is not None else trace
-    return _storable("".join(traceback.format_exception(type(exc), exc, frames)).strip())
-
-
-def _storable(text: str) -> str:
-    data = _UNSTORABLE.sub("\N{REPLACEMENT CHARACTER}", text).encode()
-    if len(data) > LONGEST_REASON:
-        data = data[: LONGEST_REASON // 4] + b"\n[...]\n" + data[7 - LONGEST_REASON * 3 // 4 :]
-    return data.decode(errors="ignore")
+    return traceback_text(exc)

@@ -19,7 +19,8 @@ class Facts:
     """What the database says when all traffic is over.
 
     `transfers` are pgbench's transactions by its own history, `applied` the events that each consumer committed,
-    `differences` the rows that are in the accounts or in the mirror, and not in both.
+    `differences` the rows that are in the accounts or in the mirror, and not in both. `jobs` are those that took
+    effect, `job_differences` those that should have and did not, or did too often.
     """
 
     accounts: int
@@ -28,6 +29,8 @@ class Facts:
     differences: int
     dead_tuples: int
     dead_tuples_elsewhere: int
+    jobs: int
+    job_differences: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ def gather(conn: psycopg.Connection[Any], dead_before: int = 0) -> Facts:
         differences=_row(conn, statements.COUNT_DIFFERENCES)[0],
         dead_tuples=dead - dead_before,
         dead_tuples_elsewhere=elsewhere,
+        jobs=_row(conn, statements.COUNT_RECEIPTS)[0],
+        job_differences=_row(conn, statements.COUNT_RECEIPT_DIFFERENCES)[0],
     )
 
 
@@ -72,6 +77,8 @@ def promises(
         ("mirror", facts.differences == 0 and facts.accounts > 0, "the mirror equals pgbench_accounts, row by row: "
          f"{facts.differences} of {facts.accounts:,} differ"),
         ("delivery", once and transactions > 0, f"each of {transactions:,} transactions came once: {counts}"),
+        ("jobs", facts.job_differences == 0 and facts.jobs > 0, f"each of {facts.jobs:,} jobs took effect once: "
+         f"{facts.job_differences} differ from pgbench_history, row by row"),
         ("rotation", rotations >= 1, f"the log rotated: {rotations} times"),
         ("space", left == 0, f"what was delivered takes no space: {left} events left in the log"),
         ("bloat", facts.dead_tuples == 0, f"no dead tuples in schema pgq: {dead}"),

@@ -46,12 +46,14 @@ class Sample:
     log_bytes: int = 0
     dead_tuples: int = 0
     horizon_age: int = 0
+    worked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
     """The outcome. `seconds` is how long the traffic took, `transactions` what pgbench says it committed, `events` what
-    the mirror has applied, latencies are from the `send` in the transaction to the handler, the commit included.
+    the mirror has applied, `jobs` those that took effect, latencies are from the `send` in the transaction to the
+    handler, the commit included.
     """
 
     postgresql: str
@@ -68,6 +70,7 @@ class Result:
     consumers: Mapping[str, int]
     horizon_age: int
     promises: tuple[Promise, ...]
+    jobs: int = 0
 
     @property
     def held(self) -> bool:
@@ -85,6 +88,7 @@ class Result:
             "dead_tuples": self.dead_tuples,
             "mirror_equal": self.mirror_equal,
             "transactions": self.transactions,
+            "jobs": self.jobs,
             "seconds": self.seconds,
             "clients": self.clients,
             "consumers": dict(self.consumers),

@@ -1,12 +1,13 @@
 """The demo from start to proof. At the same time there are
 
-    pgbench         from several clients: accounts, tellers, branches, history, and the event, in one transaction
+    pgbench         from several clients: accounts, tellers, branches, history, event and job, in one transaction
     the ticker      ticks and rotates, as `pgq ticker` does
     mirror          a consumer, exactly once: account balances into a table of its own
     counter         another one, exactly once: how many
+    workers         a pool of them: each job writes a receipt, exactly once
     an idle session which pins the xmin horizon from before the first event until after the last measurement
 
-Ticker and consumers are threads of this process, so that nothing is left behind however it ends.
+Ticker, consumers and workers are threads of this process, so that nothing is left behind however it ends.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from pgq_py.demo.place import Place, place
 from pgq_py.demo.result import Options, Result, Sample
 from pgq_py.demo.subscribers import COUNTER, MIRROR, Subscribers
 from pgq_py.demo.traffic import Traffic, prepare_accounts
+from pgq_py.demo.workers import Workers
 from pgq_py.settings import Settings, load_settings
 from pgq_py.ticker import Ticker
 from pgq_py.types import RingInfo, TickId
@@ -66,7 +68,9 @@ def _prepare(here: Place, options: Options) -> None:
         schema.install(conn)
         conn.execute(statements.CREATE_TABLES)
         pgq.create_queue(statements.QUEUE, conn=conn)
-        pgq.set_queue_config(statements.QUEUE, "rotation_period", f"{options.rotation_period} seconds", conn=conn)
+        pgq.create_job_queue(statements.JOBS, conn=conn)
+        for queue in (statements.QUEUE, statements.JOBS):
+            pgq.set_queue_config(queue, "rotation_period", f"{options.rotation_period} seconds", conn=conn)
 
 
 def _settle(here: Place) -> None:
@@ -112,6 +116,7 @@ class _Stage:
         self._options, self._tell = options, tell
         self._latency = Latency()
         self._subscribers = Subscribers(pgq, self._latency)
+        self._workers = Workers(pgq.settings)
         self._generation = self._ring().generation
         self._pinned = horizon.age(conn) is not None
         self._dead_before = proof.dead_tuples(conn)[0]
@@ -123,14 +128,14 @@ class _Stage:
     def play(self, here: Place) -> None:
         """Traffic to its end; then until everything is delivered and the log is empty again."""
         options = self._options
-        with _ticking(self._pgq.settings), self._pgq.runner():
+        with _ticking(self._pgq.settings), self._pgq.runner(), self._workers:
             with Traffic(here, clients=options.clients, seconds=options.seconds, scale=options.scale) as traffic:
                 self._started = monotonic()
                 self._watch("traffic", lambda: not traffic.running, options.seconds + _GIVE_UP)
                 self._seconds = monotonic() - self._started
                 self._transactions = traffic.transactions()
             last = self._pgq.force_tick(statements.QUEUE, conn=self._conn)
-            self._watch("delivering the rest", lambda: self._delivered(last), _GIVE_UP)
+            self._watch("delivering the rest", lambda: self._delivered(last) and self._is_worked(), _GIVE_UP)
             self._watch("emptying the log", lambda: self._left() == 0, _GIVE_UP)
 
     def judge(self) -> Result:
@@ -154,6 +159,7 @@ class _Stage:
             mirror_equal=facts.differences == 0,
             consumers=facts.applied,
             horizon_age=age or 0,
+            jobs=facts.jobs,
             promises=self._promises(facts, rotations, age),
         )
 
@@ -195,18 +201,26 @@ class _Stage:
             log_bytes=ring.bytes,
             dead_tuples=dead - self._dead_before,
             horizon_age=self._horizon.age(self._conn) or 0,
+            worked=self._workers.done,
         )
 
     def _ring(self) -> RingInfo:
-        """The ring of the queue's events; it may have others beside."""
-        rings = self._pgq.rings(conn=self._conn)
-        return next(ring for ring in rings if ring.queue_name == statements.QUEUE and ring.ring.startswith("event_"))
+        """The ring of the transfers' events; the queue may have others beside."""
+        return next(ring for ring in self._event_rings() if ring.queue_name == statements.QUEUE)
+
+    def _event_rings(self) -> list[RingInfo]:
+        return [ring for ring in self._pgq.rings(conn=self._conn) if ring.ring.startswith("event_")]
+
+    def _is_worked(self) -> bool:
+        (stats,) = self._pgq.job_stats(statements.JOBS, conn=self._conn)
+        return not (stats.pending or stats.running or stats.scheduled or stats.retrying)
 
     def _delivered(self, last: TickId) -> bool:
         consumers = self._pgq.consumers(statements.QUEUE, conn=self._conn)
         return all(consumer.last_tick >= last for consumer in consumers)
 
     def _left(self) -> int:
-        query = statements.COUNT_LEFT.format(Identifier(self._ring().ring))
-        row = self._conn.execute(query).fetchone()
-        return int(row[0]) if row else 0
+        """Events and jobs that still take space."""
+        queries = [statements.COUNT_LEFT.format(Identifier(ring.ring)) for ring in self._event_rings()]
+        rows = [self._conn.execute(query).fetchone() for query in queries]
+        return sum(int(row[0]) for row in rows if row)

@@ -7,6 +7,7 @@ from typing import Final
 from psycopg.sql import SQL
 
 QUEUE: Final = "transfers"
+JOBS: Final = "receipts"
 
 TRANSACTION: Final = f"""\
 \\set aid random(1, 100000 * :scale)
@@ -21,17 +22,22 @@ update pgbench_branches set bbalance = bbalance + :delta where bid = :bid;
 insert into pgbench_history (tid, bid, aid, delta, mtime) values (:tid, :bid, :aid, :delta, current_timestamp);
 select pgq.send('{QUEUE}', 'transfer', jsonb_build_object('aid', :aid::int, 'bid', :bid::int, 'tid', :tid::int,
     'delta', :delta::int, 'sent', extract(epoch from clock_timestamp())));
+select case when :aid::int % 10 = 0 then
+    (pgq.enqueue('{JOBS}', 'receipt', jsonb_build_object('aid', :aid::int, 'delta', :delta::int))).id end;
 end;
 """
-"""pgbench's own TPC-B-like transaction, and in it the event that tells of it: both are committed, or neither."""
+"""pgbench's own TPC-B-like transaction, and in it the event that tells of it, and for a tenth of the accounts a job:
+all are committed, or none."""
 
 CREATE_TABLES: Final = """
 create schema demo;
 create table demo.mirror as select aid, abalance as balance from public.pgbench_accounts;
 alter table demo.mirror add primary key (aid);
-create table demo.applied (consumer text not null, events int not null)
+create table demo.applied (consumer text not null, events int not null);
+create table demo.receipts (job bigint not null, aid int not null, delta int not null)
 """
-"""The consumers' side: the mirror starts as a copy of pgbench's accounts; `applied` has a row per batch."""
+"""The other side: the mirror starts as a copy of pgbench's accounts; `applied` has a row per batch, `receipts` one per
+job, without a key that would hide a second one."""
 
 SETTING_COUNTED: Final = "select n_tup_upd > 0 from pg_stat_user_tables where relid = 'pgq.queue'::regclass"
 """Whether the statistics know of the changed setting: a session reports with a delay, at the latest at its end."""
@@ -50,6 +56,20 @@ update demo.mirror m
 NOTE_APPLIED: Final = "insert into demo.applied (consumer, events) values (%s, %s)"
 """A consumer and the number of events of a batch, in the batch's transaction."""
 
+NOTE_RECEIPT: Final = "insert into demo.receipts (job, aid, delta) values (%s, %s, %s)"
+"""What a job does, in the transaction that completes it."""
+
+COUNT_RECEIPTS: Final = "select count(*) from demo.receipts"
+"""How many jobs have done it."""
+
+COUNT_RECEIPT_DIFFERENCES: Final = """
+with history as (select aid, delta from public.pgbench_history where aid % 10 = 0),
+     receipts as (select aid, delta from demo.receipts)
+select (select count(*) from (table history except all table receipts) missing)
+     + (select count(*) from (table receipts except all table history) surplus)
+"""
+"""Transfers that should have a receipt and have none, and receipts without a transfer of their own."""
+
 NOW: Final = "select extract(epoch from clock_timestamp())::float8"
 """The database's clock, which also stamped the events: the client's may differ."""
 
@@ -60,11 +80,12 @@ HORIZON: Final = "select backend_xmin::text, age(backend_xmin) from pg_stat_acti
 """The horizon that a session pins, and how many transactions ago that was."""
 
 DEAD_TUPLES: Final = """
-select coalesce(sum(n_dead_tup) filter (where schemaname = 'pgq'), 0)::bigint,
+select coalesce(sum(n_dead_tup) filter (where schemaname = 'pgq' and relname <> 'worker'), 0)::bigint,
        coalesce(sum(n_dead_tup) filter (where schemaname <> 'pgq'), 0)::bigint
   from pg_stat_user_tables
 """
-"""Dead rows in schema pgq, and in the tables of pgbench and the mirror beside it."""
+"""Dead rows in schema pgq, and in the tables of pgbench and the mirror beside it. A worker that ends notes that in its
+row of pgq.worker: once per life of a process, so it is not counted."""
 
 COUNT_TRANSFERS: Final = "select count(*) from public.pgbench_history"
 """How many transactions pgbench has committed, as its own table tells."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pgq_py.health.details import Eviction, consumer_details, queue_details
 from pgq_py.health.doctor import Finding, diagnose
-from pgq_py.health.judgement import Health, Limits, Problem, examine
+from pgq_py.health.findings import Problem
+from pgq_py.health.judgement import Health, Limits, examine
 
 __all__ = [
     "Eviction",

@@ -20,8 +20,9 @@ from pgq_py.client._sync.connections import connect
 from pgq_py.client.connecting import is_pooled
 from pgq_py.errors import ConnectionFailed, PermissionDenied, PgqError, SchemaMissing, SchemaOutdated
 from pgq_py.health import queries
-from pgq_py.health.findings import SEVERITIES, Finding
-from pgq_py.health.judgement import Health, Limits, Problem, examine, quoted
+from pgq_py.health.findings import SEVERITIES, Finding, Problem, quoted
+from pgq_py.health.jobs import job_findings
+from pgq_py.health.judgement import Health, Limits, examine
 from pgq_py.health.paths import search_paths, unpinned_functions
 from pgq_py.health.surroundings import foreign_script, missing_roles, pinned_horizon, pooler, standby, swollen_catalog
 from pgq_py.settings import Settings
@@ -101,6 +102,7 @@ def _schema(conn: Connection[Any]) -> Iterable[Finding]:
 def _log(settings: Settings, limits: Limits, wait: Callable[[float], None], conn: Connection[Any]) -> Iterable[Finding]:
     with Client(settings=settings) as client:
         health = examine(client, limits, wait=wait)
+        of_jobs = list(job_findings(client, health.jobs, limits.jobs))
     foreign = calls.values(conn, queries.FOREIGN_QUEUES)
     leaders = calls.rows(conn, queries.TICKER)
     yield from (_restored(queue) for queue in foreign)
@@ -110,6 +112,7 @@ def _log(settings: Settings, limits: Limits, wait: Callable[[float], None], conn
         yield Finding("warning", "ticker", "ticker", what, "pgq ticker")
     yield from _paused(health)
     yield from _given_up(health)
+    yield from of_jobs
 
 
 def _restored(queue: str) -> Finding:
@@ -124,7 +127,7 @@ def _restored(queue: str) -> Finding:
 
 
 def _problem(problem: Problem, leaders: list[tuple[Any, ...]]) -> Finding:
-    subject = f"{'queue' if problem.kind == 'ticker' else problem.kind} {problem.subject}"
+    subject = f"{'queue' if problem.kind in ('ticker', 'jobs') else problem.kind} {problem.subject}"
     if problem.kind != "ticker":
         return Finding("error", problem.kind, subject, problem.message, problem.mend)
     subject = f"queue {problem.queue}"
@@ -153,8 +156,10 @@ def _given_up(health: Health) -> Iterable[Finding]:
         )
         subject = f"consumer {gone.queue_name}/{gone.consumer_name}"
         yield Finding("warning", "evicted", subject, what, f"pgq consumer register {names}")
+    of_jobs = {stats.queue_name: stats.dead for stats in health.jobs.stats}
     for delay in health.delays:
-        if delay.dead_letters:
-            what = f"it has {delay.dead_letters} dead letter" + ("s" if delay.dead_letters > 1 else "")
+        of_events = delay.dead_letters - of_jobs.get(delay.queue_name, 0)
+        if of_events > 0:
+            what = f"it has {of_events} dead letter" + ("s" if of_events > 1 else "")
             mend = f"pgq dlq ls {quoted(delay.queue_name)}"
             yield Finding("warning", "dead_letters", f"queue {delay.queue_name}", what, mend)

@@ -1,9 +1,10 @@
 """The judgement behind `pgq status`: is the log healthy, and if not, who is to blame?
 
-Three things go wrong with a log: nobody ticks, a consumer does not keep up, or a transaction holds up rotation. None of
-them can be told from one look. An event may be waiting because it was sent a millisecond ago; a consumer that has just
-woken after an idle night stands at yesterday's tick. So where something looks wrong, a second look is taken after a
-moment, and only what both have seen is a problem. A healthy log is judged at once.
+Three things go wrong with a log: nobody ticks, a consumer does not keep up, or a transaction holds up rotation. With
+jobs it is one more: nobody works them. None of them can be told from one look. An event may be waiting because it was
+sent a millisecond ago; a consumer that has just woken after an idle night stands at yesterday's tick. So where
+something looks wrong, a second look is taken after a moment, and only what both have seen is a problem. A healthy log
+is judged at once.
 
 Ages are the database's own; a consumer's lag is that of the batch it holds, where it holds one.
 """
@@ -13,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from shlex import quote
 from time import sleep
 from typing import Any
 
@@ -24,9 +24,11 @@ from pgq_py.client._sync import calls
 from pgq_py.errors import BatchNotFound
 from pgq_py.health import queries
 from pgq_py.health.details import Eviction
+from pgq_py.health.findings import Problem, quoted
+from pgq_py.health.jobs import Jobs, job_problems, look_at_jobs
 from pgq_py.types import ConsumerInfo, DelayInfo, QueueInfo, RingBlocker, RingInfo
 
-__all__ = ["Health", "Limits", "Problem", "examine", "quoted"]
+__all__ = ["Health", "Limits", "examine"]
 
 
 @dataclass(frozen=True)
@@ -36,19 +38,7 @@ class Limits:
     ticker: float = 1.0
     consumer: float = 60.0
     rotation: float = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong with what, and how to mend it. `kind` is `ticker`, `consumer` or `rotation`; `mend` is a command of
-    the shell, or a statement for psql. `queue` is None where it is not one queue's."""
-
-    kind: str
-    queue: str | None
-    subject: str
-    message: str
-    advice: str
-    mend: str
+    jobs: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +53,7 @@ class Health:
     delays: tuple[DelayInfo, ...]
     evictions: tuple[Eviction, ...]
     due: frozenset[str]
+    jobs: Jobs
     problems: tuple[Problem, ...]
 
     @property
@@ -106,14 +97,17 @@ def _look(client: Client, limits: Limits) -> Health:
             delays=tuple(client.delay_info(conn=conn)),
             evictions=tuple(calls.records(conn, Eviction, queries.EVICTIONS)),
             due=frozenset(client.queues_due(conn=conn)),
+            jobs=look_at_jobs(client, conn),
             problems=tuple(_no_release(conn)),
         )
     blocking = (blocker for blocker in health.blockers if _seconds(blocker.age, limits.rotation) >= limits.rotation)
+    paused = [queue.queue_name for queue in health.queues if queue.queue_ticker_paused]
     problems = (
         *(_no_tick(queue) for queue in health.queues if queue.queue_name in health.due),
         *health.problems,
         *_lagging(client, health.consumers, health.queues, limits.consumer),
         *(_blocking(blocker) for blocker in blocking),
+        *job_problems(health.jobs, paused, limits.jobs),
     )
     return replace(health, problems=problems)
 
@@ -196,11 +190,6 @@ def _blocking(blocker: RingBlocker) -> Problem:
         f"Events are kept and delivered; the log grows. Let the transaction end, or end it: `{mend}`.",
         mend,
     )
-
-
-def quoted(*names: str) -> str:
-    """Names as arguments of a shell's command."""
-    return " ".join(quote(name) for name in names)
 
 
 def _seconds(value: timedelta | None, unknown: float = 0.0) -> float:

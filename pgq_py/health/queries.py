@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+NOW: Final = "select clock_timestamp()"
+"""The database's clock."""
+
 # -- the log -----------------------------------------------------------------------------------------------------------
 
 TICKER: Final = """

@@ -16,7 +16,7 @@ from pgq_py.cli.schemas import SCHEMAS
 
 __all__ = ["check_shape", "validator", "verb_of", "verbs"]
 
-LINES = ("tail", "status")
+LINES = ("tail", "status", "jobs watch")
 """Verbs that may write several values, one a line."""
 
 _FORMATS = FormatChecker(formats=())

@@ -10,7 +10,7 @@ import pytest
 
 from pgq_py import ConnectionFailed, InvalidArgument, QueueNotFound, SchemaMissing
 from pgq_py.app import AsyncPgQ, PgQ
-from pgq_py.consumers.backoff import Backoff
+from pgq_py.client.backoff import Backoff
 from tests.clusters import Database
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from pgq_py import DeadLetter, Discard, Event, InvalidArgument, Retry, RetryPolicy
 from pgq_py.app import PgQ
-from pgq_py.consumers.failures import LONGEST_REASON, failure_of
+from pgq_py.client.reasons import LONGEST_REASON
+from pgq_py.consumers.failures import failure_of
 from tests.clusters import Database
 from tests.consumers.draining import is_drained
 from tests.waiting import wait_until

@@ -31,6 +31,12 @@ OWN_CODES = {
     "PQ010": errors.ForeignCluster,
     "PQ011": errors.ExternalTicker,
     "PQ012": errors.EngineInconsistent,
+    "PQ020": errors.ClaimLost,
+    "PQ021": errors.ScheduleNotFound,
+    "PQ022": errors.WorkerEnded,
+    "PQ023": errors.NotAJobQueue,
+    "PQ024": errors.KeyTaken,
+    "PQ025": errors.ResultExpired,
     "40001": errors.SlotClosed,
 }
 

@@ -19,7 +19,7 @@ __all__ = ["AsyncRetrying"]
 
 
 class AsyncRetrying(AsyncConnections):
-    """Retry policies and dead letters. Where a filter is None, anything passes it."""
+    """Retry policies and dead letters. Where a filter is None, anything passes it. The consumer of jobs is ''."""
 
     async def set_retry_policy(
         self, queue: str, policy: RetryPolicy, consumer: str | None = None, *, conn: Any = None
@@ -102,6 +102,6 @@ class AsyncRetrying(AsyncConnections):
 def _filters(queue: str | None, consumer: str | None, event_type: str | None) -> list[str | None]:
     return [
         None if queue is None else check_name(queue, "queue"),
-        None if consumer is None else check_name(consumer, "consumer"),
+        check_name(consumer, "consumer") if consumer else consumer,
         plain_text(event_type, "type"),
     ]

@@ -29,9 +29,9 @@ from pgq_py.client._async.connections import connect_until_async
 from pgq_py.client._async.idling import AsyncIdle
 from pgq_py.client._async.subscription import STANDBY_INTERVAL, AsyncSubscription
 from pgq_py.client.acompat import AsyncStop
+from pgq_py.client.backoff import Backoff
 from pgq_py.consumers._async.calling import AsyncCaller
 from pgq_py.consumers._async.registering import readmit_async
-from pgq_py.consumers.backoff import Backoff
 from pgq_py.consumers.failures import (
     CallFailed,
     Failure,

@@ -30,9 +30,9 @@ from pgq_py.client._sync.connections import connect_until
 from pgq_py.client._sync.idling import Idle
 from pgq_py.client._sync.subscription import STANDBY_INTERVAL, Subscription
 from pgq_py.client.acompat import Stop
+from pgq_py.client.backoff import Backoff
 from pgq_py.consumers._sync.calling import Caller
 from pgq_py.consumers._sync.registering import readmit
-from pgq_py.consumers.backoff import Backoff
 from pgq_py.consumers.failures import (
     CallFailed,
     Failure,

@@ -178,6 +178,8 @@ begin
         return next;
     end loop;
 
+    return query select * from pgq._maint_jobs();
+
     for q in select * from pgq.queue where queue_extra_maint is not null order by queue_name loop
         foreach func_name in array q.queue_extra_maint loop
             func_arg := q.queue_name;

@@ -407,6 +407,34 @@ comment on function pgq.claim(text, text, int4, boolean) is
 'Claim up to so many jobs for a worker. Returns claim_id, token and the jobs'' ids; all null when there is none.';
 
 
+create or replace function pgq.solo_waits(i_queue_name text)
+returns boolean language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.solo_waits(1)
+--
+--      Does a job wait that lost a worker before? Only a worker that has nothing else in
+--      hand gets it (i_idle of claim()), so one that always has something asks
+--      now and then, and comes to rest for it. Reads only.
+-- Errors:
+--      PQ001, PQ007, PQ023, 42501
+-- ----------------------------------------------------------------------
+declare
+    q       pgq.queue := pgq._queue_of_jobs(i_queue_name);
+    newest  pgq.tick_ring;
+    c       pgq.claim_ring;
+begin
+    perform pgq._require_read_committed('solo_waits');
+    perform pgq._require_consume(q.queue_id, '');
+    newest := pgq._newest_tick(q.queue_id);
+    c := pgq._lane_state(q.queue_id, 0::int2);
+    return not q.queue_ticker_paused and not (c.exhausted and c.top_tick >= newest.tick_id)
+           and (pgq._next_in_lane(q, c, newest, 1)).claim_id is not null;
+end;
+$$;
+comment on function pgq.solo_waits(text) is
+'Does a job wait that lost a worker before? Only a worker that has nothing else in hand gets it.';
+
+
 create or replace function pgq._check_claim(i_worker text, i_n int4)
 returns void language plpgsql as $$
 -- PQ006 unless so many jobs can be claimed by a worker of that name

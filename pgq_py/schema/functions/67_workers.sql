@@ -191,6 +191,23 @@ $$;
 comment on function pgq._watched(interval) is 'Was recover() there during the whole last lease';
 
 
+create or replace function pgq._is_to_be_watched()
+returns boolean language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._is_to_be_watched(0)
+--
+--      Is there a worker that may fall silent, or a claim whose lease may run out? If
+--      not, recover() has nothing to do and leaves no mark. Reads only.
+-- ----------------------------------------------------------------------
+begin
+    return exists (select from pgq.worker where ended_at is null)
+        or exists (select from pgq._quiet_claims(false))
+        or exists (select from pgq.worker w, lateral pgq._open_claims_of(w.worker));
+end;
+$$;
+comment on function pgq._is_to_be_watched() is 'Is there anything for recover() to watch';
+
+
 create or replace function pgq.recover()
 returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
 -- ----------------------------------------------------------------------
@@ -214,9 +231,8 @@ declare
 begin
     perform pgq._require_read_committed('recover');
     perform pgq._require_work();
-    if not exists (select from pgq.worker where ended_at is null) and not exists (select from pgq._quiet_claims(false))
-       and not exists (select from pgq.worker known, lateral pgq._open_claims_of(known.worker)) then
-        return 0;  -- nothing to watch, nothing to write
+    if not pgq._is_to_be_watched() then
+        return 0;  -- nothing to write
     end if;
     perform from pgq.ring where ring_name = 'beat_ring' for update skip locked;
     if not found then

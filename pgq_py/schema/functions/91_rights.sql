@@ -127,12 +127,12 @@ declare
             '{register_consumer,register_consumer_at,unregister_consumer,next_batch,next_batch_info,next_batch_custom,'
             'open_batch,open_batch_events,batch_event_sql,batch_event_tables,get_batch_events,get_batch_cursor,get_batch_info,'
             'finish_batch,receive,ack,nack,event_retry,batch_retry,dlq_replay,dlq_replay_all,seek,seek_target,force_tick,poke,wake_armed_ms,tick_channel,'
-            'claim,claimed,take,complete,complete_and_claim,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
+            'claim,claimed,take,solo_waits,complete,complete_and_claim,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
             'end_worker,once,get_job,get_result,jobs,get_worker_info,get_schedules,fire_schedule}'
         when 'worker' then
-            '{claim,claimed,take,complete,complete_and_claim,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
+            '{claim,claimed,take,solo_waits,complete,complete_and_claim,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
             'end_worker,once,get_job,get_result,jobs,get_worker_info,get_schedules,fire_schedule,poke,wake_armed_ms,tick_channel}'
-        when 'public' then '{version,get_queue_info,get_consumer_info,ring_info,delay_info,get_job_stats}' end;
+        when 'public' then '{version,get_queue_info,get_consumer_info,ring_info,delay_info,get_job_stats,get_lane_info}' end;
 begin
     return query
         select p.oid::regprocedure::text from pg_proc p

@@ -1,4 +1,4 @@
-"""How long a failing consumer pauses: longer each time, up to half a minute, until something gets done again."""
+"""How long something that fails pauses: longer each time, up to half a minute, until something gets done again."""
 
 from __future__ import annotations
 

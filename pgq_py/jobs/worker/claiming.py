@@ -1,0 +1,144 @@
+"""Claims jobs and hears of new ones, on a connection of its own.
+
+A claim and the fetch of its jobs are two statements: the first holds the lock of a lane and is over at once, the second
+takes as long as the payloads do. The claim is in the worker's list before its jobs are fetched, for what is not in that
+list is given back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor
+from psycopg.pq import TransactionStatus
+from psycopg.sql import Identifier
+
+from pgq_py.client import queries
+from pgq_py.client._async import calls
+from pgq_py.client._async.connections import connect_until_async
+from pgq_py.client.acompat import AsyncStop
+from pgq_py.client.connecting import is_pooled
+from pgq_py.client.listening import Notices
+from pgq_py.errors import PgqError, translate
+from pgq_py.jobs import statements
+from pgq_py.jobs.context import ClaimedJob
+from pgq_py.jobs.worker.bell import Bell
+from pgq_py.settings import Settings
+
+__all__ = ["Claiming"]
+
+logger = logging.getLogger("pgq_py.jobs")
+
+
+class Claiming:
+    """Every call but `connect` raises ConnectionFailed or psycopg.OperationalError when the connection is lost."""
+
+    def __init__(self, settings: Settings, stop: AsyncStop) -> None:
+        self._settings, self._stop = settings, stop
+        self._conn: AsyncConnection[Any] | None = None
+        self._notices: Notices | None = None
+        self._warned = False
+
+    @property
+    def listens(self) -> bool:
+        return self._notices is not None
+
+    @property
+    def pooled(self) -> bool:
+        """Nothing can be heard through a pooler."""
+        return self._conn is not None and is_pooled(self._conn)
+
+    async def connect(self) -> bool:
+        """Make sure that there is a connection; False when stopped before there is one."""
+        if self._conn is None or self._conn.closed:
+            self._notices = None
+            self._conn = await connect_until_async(self._settings, "claiming", self._stop)
+        return self._conn is not None
+
+    async def disconnect(self) -> None:
+        """Close the connection; the next call of `connect` makes a new one."""
+        conn, self._conn, self._notices = self._conn, None, None
+        if conn is not None:
+            await conn.close()
+
+    async def claim(self, queue: str, worker: str, n: int, *, idle: bool) -> tuple[int, int] | None:
+        """Number and token of a claim, None when nothing waits."""
+        conn = self._connection
+        try:
+            with translate():
+                async with AsyncClientCursor(conn) as cursor:
+                    await cursor.execute(statements.CLAIM, [queue, worker, n, idle])
+                    cursor.nextset()
+                    cursor.nextset()
+                    found = await cursor.fetchone()
+        except (PgqError, psycopg.Error):
+            if not conn.closed and conn.info.transaction_status != TransactionStatus.IDLE:
+                await conn.rollback()
+            raise
+        return None if found is None or found[0] is None else (found[0], found[1])
+
+    async def jobs(self, claim_id: int, token: int) -> list[ClaimedJob]:
+        """The unfinished jobs of a claim."""
+        with translate():
+            async with AsyncCursor(self._connection) as cursor:
+                await cursor.execute(statements.CLAIMED, [claim_id, token], binary=True)
+                found = await cursor.fetchall()
+        return [ClaimedJob._make((*row[:9], row[9] or {})) for row in found]
+
+    async def solo_waits(self, queue: str) -> bool:
+        return bool(await calls.value(self._connection, statements.SOLO_WAITS, [queue]))
+
+    async def poke(self, queue: str) -> bool:
+        """Do what a ticker would do for a queue; whether there was anything."""
+        return await calls.value(self._connection, queries.POKE, [queue]) is not None
+
+    async def ticker_sleeps(self) -> float:
+        """For how many seconds a sleeping ticker is known to be alive; 0: none is."""
+        return float(await calls.value(self._connection, queries.WAKE_ARMED_MS)) / 1000
+
+    # -- hearing -------------------------------------------------------------------------------------------------------
+
+    async def listen(self, queues: Sequence[str]) -> dict[str, str]:
+        """From now on, hear of ticks of these queues and of senders that wake the ticker. Their numbers by name.
+
+        Through a pooler nothing can be heard, which is said once.
+        """
+        conn = self._connection
+        channels = {queue: await calls.value(conn, queries.TICK_CHANNEL, [queue]) for queue in queues}
+        if self.pooled:
+            if not self._warned:
+                logger.warning("a pooler stands before the database: new jobs are found by polling, not heard of")
+                self._warned = True
+        else:
+            self._notices = Notices(conn)
+            for channel in (*channels.values(), "pgq_wake"):
+                await calls.command(conn, queries.LISTEN.format(Identifier(channel)))
+        return {channel.removeprefix("pgq_tick_"): queue for queue, channel in channels.items()}
+
+    def heard(self) -> set[str]:
+        """Numbers of queues that have new jobs, of all that was heard since the last call."""
+        if self._notices is None:
+            return set()
+        heard = self._notices.take()
+        return {payload if channel == "pgq_wake" else channel.removeprefix("pgq_tick_") for channel, payload in heard}
+
+    async def wait(self, bell: Bell, seconds: float | None) -> bool:
+        """Return when something was heard or the bell rings (True), or after so many seconds."""
+        if self._notices is None or self._conn is None or self._conn.closed:
+            return await bell.wait(seconds)
+        loop, number = asyncio.get_running_loop(), self._conn.fileno()
+        loop.add_reader(number, bell.ring)
+        try:
+            return await bell.wait(seconds)
+        finally:
+            loop.remove_reader(number)
+
+    @property
+    def _connection(self) -> AsyncConnection[Any]:
+        if self._conn is None:
+            raise psycopg.OperationalError("not connected")
+        return self._conn

@@ -1,0 +1,280 @@
+"""When a worker claims, from which queue, and how many jobs.
+
+It claims at most as many as it has free slots for, so that no job waits for a worker while another one is idle. When a
+queue has nothing, the worker listens: for ticks, and for senders that wake the ticker, since a claim makes the tick
+that is due itself. What it does not hear of it finds by polling: every five seconds, and four times a second when no
+ticker is alive, in whose place it then ticks and releases delayed jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from time import monotonic
+from typing import Protocol
+
+import psycopg
+
+from pgq_py.client.acompat import AsyncStop
+from pgq_py.client.backoff import Backoff
+from pgq_py.errors import ConnectionFailed, PgqError, WorkerEnded
+from pgq_py.jobs.context import ClaimedJob
+from pgq_py.jobs.worker.bell import Bell
+from pgq_py.jobs.worker.claiming import Claiming
+from pgq_py.jobs.worker.shares import Rest, Share, Shares
+from pgq_py.jobs.worker.work import Claim
+from pgq_py.settings import Settings
+
+__all__ = ["Feeding", "Host"]
+
+logger = logging.getLogger("pgq_py.jobs")
+
+POLL = 5.0
+"""Seconds between two looks at queues that are listened to."""
+
+TICKERLESS_POLL = 0.25
+"""Seconds, when no ticker is known to be alive."""
+
+GATHER = 0.005
+"""Seconds that a claim waits for more free slots, when most are taken."""
+
+LAST_LOOK = 0.05
+"""Seconds after which an empty queue is looked at once more before a draining worker ends."""
+
+LONGEST_JITTER = 0.005
+"""Seconds by which workers that woke in vain are spread."""
+
+
+_LOST = (ConnectionFailed, psycopg.OperationalError)
+
+
+class Host(Protocol):
+    """What feeding needs of its worker."""
+
+    worker: str
+    """The incarnation; empty while there is none that beats."""
+
+    def room(self) -> int:
+        """How many jobs it has room for."""
+
+    def in_hand(self) -> int:
+        """How many jobs it has that have no outcome."""
+
+    def hold(self, claim: Claim) -> None:
+        """A claim was made: from now on it is in the heartbeats."""
+
+    def take(self, claim: Claim, jobs: list[ClaimedJob]) -> None:
+        """Run these jobs, which may be none."""
+
+
+class Feeding:
+    """`run` claims for the host until stopped or, with `drain`, until nothing is left. Ring `bell` at every change."""
+
+    def __init__(
+        self, settings: Settings, shares: Shares, host: Host, stop: AsyncStop, slots: int, *, drain: bool
+    ) -> None:
+        self._settings, self._shares, self._host, self._stop = settings, shares, host, stop
+        self._slots, self._drain = slots, drain
+        self.bell = Bell()
+        self._claiming = Claiming(settings, stop)
+        self._rest = Rest()
+        self._backoff = Backoff()
+        self._numbers: dict[str, str] = {}
+        self._ticker_until = self._poll_at = 0.0
+        self._jitter = 0.0
+        self._looked_twice = False
+
+    def refresh(self) -> None:
+        """Look everywhere, and now."""
+        self._shares.water()
+        self.bell.ring()
+
+    async def check(self) -> None:
+        """Raise what is wrong with one of the queues."""
+        if await self._claiming.connect():
+            for queue in self._shares.queues:
+                await self._claiming.solo_waits(queue)
+
+    async def run(self) -> None:
+        """Survives lost connections, and what the database refuses."""
+        while not self._stop.is_set() and await self._claiming.connect():
+            try:
+                if not await self._turn():
+                    return
+            except _LOST as exc:
+                await self._lost(exc)
+
+    async def aclose(self) -> None:
+        await self._claiming.disconnect()
+
+    async def _lost(self, exc: Exception) -> None:
+        """Begin with a new connection, and look everywhere."""
+        if getattr(exc, "sqlstate", None) not in ("40001", "40P01", "55P03"):
+            logger.warning("claiming: connection lost, connecting again: %s", exc)
+            await self._claiming.disconnect()
+        self._shares.water()
+        await self._stop.sleep(min(self._backoff.next(), 1.0))
+
+    async def _turn(self) -> bool:
+        """Claim once, or wait for a reason to; False when nothing is left to do."""
+        host = self._host
+        if not host.worker or host.room() <= 0:
+            await self._pause(None)
+        elif host.in_hand() and await self._rests():
+            await self._pause(self._rest.left)
+        elif (share := self._shares.next()) is None:
+            if self._drain and not host.in_hand() and not await self._anything_left():
+                return False
+            await self._wait_for_news()
+        else:
+            await self._gather()
+            await self._try(share)
+        return True
+
+    async def _try(self, share: Share) -> None:
+        """Claim; what the database refuses for one queue is no other's problem."""
+        try:
+            if await self._claim(share):
+                self._backoff.reset()
+                self._jitter, self._looked_twice = 0.0, False
+        except _LOST:
+            raise
+        except (PgqError, psycopg.Error) as exc:
+            share.dry = True
+            logger.error("claiming from %s: %s", share.queue, exc)
+            await self._stop.sleep(self._backoff.next())
+
+    # -- claiming ------------------------------------------------------------------------------------------------------
+
+    async def _claim(self, share: Share) -> bool:
+        """Claim from this queue; False when it has nothing (more) for us."""
+        room = self._host.room()
+        idle = not self._host.in_hand()
+        if idle:
+            self._rest.idle()
+        if room <= 0:
+            return False
+        found = await self._ask(share, room, idle=idle and not share.was_solo)
+        if found is None and idle and share.was_solo:
+            found = await self._ask(share, room, idle=True)
+        share.was_solo = False
+        if found is None:
+            share.dry = True
+            return False
+        await self._fetch(found, share)
+        return True
+
+    async def _ask(self, share: Share, n: int, *, idle: bool) -> Claim | None:
+        worker = self._host.worker
+        try:
+            found = await self._claiming.claim(share.queue, worker, min(n, 10_000), idle=idle)
+        except WorkerEnded:
+            # The next heartbeat learns of it, too, and takes a new name.
+            await self._stop.sleep(0.05)
+            self._shares.water()
+            return None
+        if found is None or worker != self._host.worker:
+            return None  # declared dead meanwhile: what was claimed under the old name is given back
+        claim = Claim(*found, share.queue, worker)
+        self._host.hold(claim)
+        return claim
+
+    async def _fetch(self, claim: Claim, share: Share) -> None:
+        """Get the jobs of a claim, for which a lost connection is made anew."""
+        jobs: list[ClaimedJob] = []
+        while True:
+            try:
+                jobs = await self._claiming.jobs(claim.id, claim.token)
+                break
+            except _LOST as exc:
+                await self._lost(exc)
+                if not await self._claiming.connect():
+                    return  # stopping: the claim is given back
+            except PgqError as exc:
+                logger.warning("claim %s of %s: %s", claim.id, claim.queue, exc)
+                claim.lost = True
+                break
+        share.was_solo = bool(jobs) and jobs[0].priority == 0
+        self._shares.took(share, len(jobs))
+        self._host.take(claim, jobs)
+
+    async def _gather(self) -> None:
+        """A few slots became free while most are taken: others will follow, if jobs are small."""
+        if self._host.in_hand() and self._host.room() < self._slots / 4:
+            await asyncio.sleep(GATHER)
+
+    async def _rests(self) -> bool:
+        """Whether to claim nothing for now, so that a job which must run alone can be claimed."""
+        if self._rest.left > 0:
+            return True
+        if not self._rest.ask:
+            return False
+        waits = False
+        for queue in self._shares.queues:
+            waits = waits or await self._claiming.solo_waits(queue)
+        self._rest.answer(waits)
+        if waits:
+            self._shares.water()
+        return waits
+
+    async def _anything_left(self) -> bool:
+        """Before the end: also what was due for release, or waited for a tick."""
+        found = False
+        for queue in self._shares.queues:
+            while await self._claiming.poke(queue):
+                found = True
+        if not found and self._looked_twice:
+            return False
+        if not found:
+            # somebody else's tick may have been under way
+            await self._stop.sleep(LAST_LOOK)
+        self._looked_twice = not found
+        self._shares.water()
+        return True
+
+    # -- waiting -------------------------------------------------------------------------------------------------------
+
+    async def _pause(self, seconds: float | None) -> None:
+        await self._claiming.wait(self.bell, seconds)
+        self._hear()
+
+    async def _wait_for_news(self) -> None:
+        """All queues are dry: wait until something is heard, or it is time to look."""
+        claiming = self._claiming
+        if not self._numbers or not (claiming.listens or claiming.pooled):
+            self._numbers = await claiming.listen(self._shares.queues)
+            self._shares.water()
+            return
+        await self._look_for_ticker()
+        tickerless = self._ticker_until <= monotonic()
+        poll = TICKERLESS_POLL if tickerless or claiming.pooled else POLL
+        self._poll_at = monotonic() + poll * random.uniform(0.9, 1.1)
+        in_hand = self._host.in_hand()
+        while (left := self._poll_at - monotonic()) > 0 and not self._stop.is_set():
+            await claiming.wait(self.bell, left)
+            if self._hear():
+                await self._spread()
+            elif self._drain and in_hand and not self._host.in_hand():
+                self._shares.water()  # what must run alone may run now
+            if self._shares.next() is not None or not self._host.worker:
+                return
+        if tickerless:
+            for queue in self._shares.queues:
+                await claiming.poke(queue)
+        self._shares.water()
+
+    async def _look_for_ticker(self) -> None:
+        now = monotonic()
+        if now >= self._ticker_until:
+            self._ticker_until = now + await self._claiming.ticker_sleeps()
+
+    def _hear(self) -> bool:
+        heard = {self._numbers[number] for number in self._claiming.heard() if number in self._numbers}
+        return self._shares.water(heard) if heard else False
+
+    async def _spread(self) -> None:
+        """Many workers wake at once for one job. Those that came in vain come later the next time."""
+        if self._jitter:
+            await asyncio.sleep(random.uniform(0, self._jitter))
+        self._jitter = min(self._jitter * 2 + 0.0005, LONGEST_JITTER)
