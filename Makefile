@@ -4,18 +4,20 @@
 #   make test    every check, and every test on PostgreSQL 14 to 18      (PG=18 or PG=14,18 narrows; JOBS=1, T='-k name')
 #   make check   the checks alone: format, lint, types, layers, generated code
 #   make bench   the benchmarks
+#   make conformance PGQ_SRC=/path/to/pgq    PgQ's own regression suite against our schema, on 15 and 18
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 PG ?= all
 JOBS ?= 2
 T ?=
+comma := ,
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := $(wildcard pgq_py tests benchmarks tools)
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench conformance clean
 
 demo: .venv/demo-installed
 	$(BIN)/pgq demo $(ARGS)
@@ -35,6 +37,10 @@ bench: .venv/demo-installed
 	$(BIN)/pgq bench cycle --cycles 6000 --consumers 3 --pin-xmin
 	$(BIN)/pgq bench produce
 	$(BIN)/pgq bench consume
+
+conformance: .venv/dev-installed
+	@test -f "$(PGQ_SRC)/sql/pgq_core.sql" || { echo >&2 "PGQ_SRC must name a checkout of https://github.com/pgq/pgq"; exit 2; }
+	$(BIN)/python -m tests.compat.conformance $(PGQ_SRC) $(if $(filter all,$(PG)),15$(comma)18,$(PG))
 
 clean:
 	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache

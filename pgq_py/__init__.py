@@ -42,6 +42,7 @@ from pgq_py.settings import Settings
 from pgq_py.types import (
     BatchId,
     BatchInfo,
+    CaptureInfo,
     ConsumerInfo,
     DeadLetter,
     DeadLetterId,
@@ -68,6 +69,7 @@ __all__ = [
     "BatchId",
     "BatchInfo",
     "BatchNotFound",
+    "CaptureInfo",
     "ClaimLost",
     "ConnectionFailed",
     "ConsumerInfo",

@@ -21,6 +21,7 @@ from pgq_py.outcomes import Discard, Retry
 __all__ = [
     "BatchId",
     "BatchInfo",
+    "CaptureInfo",
     "ConsumerInfo",
     "DeadLetter",
     "DeadLetterId",
@@ -182,6 +183,17 @@ class ConsumerInfo:
     current_batch: BatchId | None
     next_tick: TickId | None
     pending_events: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureInfo:
+    """A table whose changes go into a queue (`get_captures`). Its name is as in SQL, quoted where need be."""
+
+    queue_name: str
+    table_name: str
+    key_columns: list[str]
+    ignored_columns: list[str]
+    enabled: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ elsewhere; producing works at every isolation level.
 CHAPTERS = (
     ("Queues", ("70_queue_admin",)),
     ("Producing", ("30_produce", "31_send", "58_send_later")),
+    ("Changes of tables", ("35_capture", "34_triggers", "33_trigger_plan")),
     ("Registering and moving consumers", ("53_register",)),
     ("Consuming", ("51_next_batch", "50_batch_events", "52_receive_ack")),
     ("Retries", ("56_nack", "55_retry", "54_delay")),
@@ -46,6 +47,7 @@ CHAPTERS = (
     ("Maintenance", ("60_maintenance",)),
     ("Information", ("80_info",)),
     ("Rights", ("90_grants", "91_rights")),
+    ("For PgQ's programs", ("82_pgq_helpers",)),
 )
 
 FUNCTIONS = r"""

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pgq_py import __version__
-from pgq_py.cli import bench_live, config, consumer, cron, dlq, jobs, queue, worker
+from pgq_py.cli import bench_live, capture, config, consumer, cron, dlq, jobs, queue, worker
 from pgq_py.cli._boundary import boundary
 from pgq_py.cli._options import Dsn, Given, Json
 from pgq_py.cli.demo import demo
@@ -37,6 +37,7 @@ app.add_typer(jobs.app, name="jobs")
 app.add_typer(cron.app, name="cron")
 app.add_typer(worker.app, name="worker")
 app.add_typer(dlq.app, name="dlq")
+app.add_typer(capture.app, name="capture")
 app.add_typer(config.app, name="config")
 app.add_typer(bench_live.app, name="bench")
 

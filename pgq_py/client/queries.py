@@ -150,8 +150,8 @@ POKE: Final = "select pgq.poke(%s)"
 POKE_LIGHTLY: Final = "select pgq.poke(%s) from set_config('synchronous_commit', 'off', true)"
 """The same without waiting for the disk: the acknowledgement of what comes of it does that."""
 
-FORCE_TICK: Final = "select pgq.force_tick(%s)"
-"""Make the next tick due, whatever the queue's settings."""
+FORCE_TICK: Final = "select pgq.tick_now(%s)"
+"""Make a tick now, whatever the queue's settings."""
 
 QUEUES_DUE: Final = "select pgq.queues_due(%s::text[])"
 """Names of the queues that need a tick now, of those given or of all (null); reads only."""
@@ -262,6 +262,17 @@ REPLAY_ALL: Final = "select pgq.dlq_replay_all(%s, %s, %s)"
 
 PURGE: Final = "select pgq.dlq_purge(%s, %s, %s, %s, %s::bigint[])"
 """Drop those of a queue, consumer and type, older than an interval, with these numbers (null: any); how many."""
+
+# -- changes of tables -------------------------------------------------------------------------------------------------
+
+ADD_CAPTURE: Final = "select pgq.add_capture(%s, %s, %s::text[], %s::text[])"
+"""Put the changes of a table into a queue: queue, table, key columns (null: the primary key), ignored columns."""
+
+DROP_CAPTURE: Final = "select pgq.drop_capture(%s)"
+"""Stop that; 0 when there was nothing to stop."""
+
+CAPTURES: Final = "select * from pgq.get_captures(%s)"
+"""The tables whose changes go into a queue, or into any (null)."""
 
 # -- information -------------------------------------------------------------------------------------------------------
 

@@ -59,7 +59,7 @@ begin
     if 'pgq_admin' = any (has) then
         -- settings alone: the number of slots is fixed, and what runs as the ticker is its owner's to say
         grant select, update (queue_rotation_period, queue_retention, queue_external_ticker, queue_ticker_paused,
-                              queue_disable_insert, queue_ticker_max_count, queue_ticker_max_lag,
+                              queue_disable_insert, queue_per_tx_limit, queue_ticker_max_count, queue_ticker_max_lag,
                               queue_ticker_idle_period, queue_max_consumer_lag) on pgq.queue to pgq_admin;
         grant select on pgq.consumer, pgq.registration, pgq.tick, pgq.subscription, pgq.event_template, pgq.ring,
             pgq.retry_queue, pgq.delayed_event, pgq.dead_letter, pgq.retry_policy, pgq.eviction,

@@ -51,6 +51,10 @@ dlq purge --all --yes
 status
 doctor
 consumer seek orders mailer earliest
+SQL create table accounts (id int primary key)
+capture add orders accounts
+capture ls
+capture drop accounts
 queue rotate orders
 queue pause orders
 queue resume orders

@@ -213,7 +213,7 @@ def test_a_refused_row_aborts_its_chunk(pgq: PgQ) -> None:
 class StaleAtFirst(CopyWriter):
     """Aims its first COPY at a slot that rotation has left, as a writer does that stalls ahead of it."""
 
-    stale = "pgq.event_1_0"
+    stale = "pgq.event_1_2"
 
     def _begin(self) -> psycopg.Copy:
         table, self.stale = self.stale, ""

@@ -99,14 +99,14 @@ def send_and_tick(conn: Conn, times: int, queue: str = QUEUE) -> None:
     """One event and one tick after the other, each in a transaction of its own, without round trips."""
     body = sql.SQL(
         "begin for number in 1 .. {} loop"
-        " perform pgq.insert_event({queue}, 't', number::text); commit; perform pgq.force_tick({queue}); commit;"
+        " perform pgq.insert_event({queue}, 't', number::text); commit; perform pgq.tick_now({queue}); commit;"
         " end loop; end"
     ).format(times, queue=queue)
     conn.execute(sql.SQL("do {}").format(body.as_string(conn)))
 
 
 def force_tick(conn: Conn, queue: str = QUEUE) -> int:
-    return int(value(conn, "select pgq.force_tick(%s)", queue))
+    return int(value(conn, "select pgq.tick_now(%s)", queue))
 
 
 def next_batch(conn: Conn, consumer: str = "c", queue: str = QUEUE) -> Any:

@@ -133,7 +133,7 @@ def test_a_window_is_bounded_by_its_ticks(db: Database) -> None:
     send(conn, "c")
     tick(conn)
     assert batch_data(conn, batch) == ["a"]
-    assert column(conn, "select * from pgq.batch_event_tables(%s)", batch) == ["pgq.event_1_1"]
+    assert column(conn, "select * from pgq.batch_event_tables(%s)", batch) == ["pgq.event_1_0"]
     assert next_batch(conn) == batch
     finish(conn, batch)
     assert drain(conn) == ["b", "c"]
@@ -350,7 +350,7 @@ def test_next_batch_custom_by_age(db: Database) -> None:
     for number, age in ((2, "2 hours"), (3, "1 hour"), (4, "1 minute")):
         send(conn, str(number))
         conn.execute(
-            "insert into pgq.tick_ring_1 select 1, %s, now() - %s::interval, pg_current_snapshot(), %s, 1, 1, true",
+            "insert into pgq.tick_ring_1 select 1, %s, now() - %s::interval, pg_current_snapshot(), %s, 3, 3, true",
             [number, age, number - 1],
         )
     assert _custom(conn, lag="1 day") == (None, None)

@@ -14,7 +14,20 @@ from tests.engine.support import Conn, begin, column, create, rollback, rows, se
 
 pytestmark = pytest.mark.catalog
 
-PUBLIC_FUNCTIONS = {"version", "get_queue_info", "get_consumer_info", "ring_info", "delay_info", "get_job_stats"}
+PUBLIC_FUNCTIONS = {
+    "version",
+    "get_queue_info",
+    "get_consumer_info",
+    "ring_info",
+    "delay_info",
+    "get_job_stats",
+    "get_lane_info",
+    "seq_getval",
+    "quote_fqname",
+}
+
+# Steps of change triggers and of making them, with the rights of whoever changes or owns the table.
+OF_TRIGGERS = "^_(plan_trigger|log_change|row_matters|key_condition|change_(sql|type|wanted)|urlencode|captured_table)$"
 
 # Slots of rings of events have no key: an index less to write for each event. They are not to be published by
 # logical replication. Their parents, and the template of those, are empty.
@@ -103,9 +116,10 @@ def test_internal_functions_are_nobodys(conn: Conn) -> None:
     internal = """
         select oid::regprocedure::text from pg_proc
         where pronamespace = 'pgq'::regnamespace and proname ~ '^_' and has_function_privilege(%s, oid, 'execute')
+          and proname !~ %s
     """
     for role in ROLES:
-        assert column(conn, internal, role) == []
+        assert column(conn, internal, role, OF_TRIGGERS) == []
 
 
 def test_no_role_writes_a_ring_but_through_functions(conn: Conn) -> None:
@@ -188,7 +202,10 @@ def test_an_ungranted_role_is_denied_everything(db: Database, conn: Conn) -> Non
 def _callable(conn: Conn) -> list[str]:
     """Names of the functions that the current role gets through to."""
     found = []
-    functions = "select proname, proargtypes::regtype[]::text[] from pg_proc where pronamespace = 'pgq'::regnamespace"
+    functions = """
+        select proname, proargtypes::regtype[]::text[] from pg_proc
+        where pronamespace = 'pgq'::regnamespace and 'anyelement'::regtype <> all (proargtypes)
+    """
     for name, types in rows(conn, functions):
         nothing = [sql.SQL("null::{}").format(sql.SQL(kind)) for kind in types]
         call = sql.SQL("select pgq.{}({})").format(sql.Identifier(name), sql.SQL(", ").join(nothing))

@@ -79,7 +79,7 @@ def test_queue_info(db: Database) -> None:
     assert told == {
         "queue_name": "q",
         "queue_ntables": 4,
-        "queue_cur_table": 1,
+        "queue_cur_table": 0,
         "queue_rotation_period": timedelta(hours=2),
         "queue_external_ticker": False,
         "queue_ticker_paused": False,
@@ -94,7 +94,7 @@ def test_queue_info(db: Database) -> None:
     rotated(conn, "switched")
     configure(conn, "ticker_max_count", "7")
     (later,) = _records(conn, "select * from pgq.get_queue_info('q')")
-    assert (later["ev_new"], later["last_tick_id"], later["queue_cur_table"]) == (3, 2, 2)
+    assert (later["ev_new"], later["last_tick_id"], later["queue_cur_table"]) == (3, 2, 1)
     assert later["ev_per_sec"] > 0
     assert later["queue_switch_time"] > info["queue_switch_time"]
     assert (later["queue_ticker_max_count"], later["ticker_lag"] > timedelta(0)) == (7, True)
@@ -172,7 +172,7 @@ def test_ring_info(db: Database) -> None:
     query: LiteralString = (
         "select ring, queue_name, generation, closed, slots, bytes > 0, skipped from pgq.ring_info() where ring = %s"
     )
-    assert rows(conn, query, "event_1") == [("event_1", "q", 1, True, 3, True, 0)]
+    assert rows(conn, query, "event_1") == [("event_1", "q", 3, True, 3, True, 0)]
     send(conn, "x")
     before = value(conn, "select switched_at from pgq.ring_info() where ring = 'event_1'")
     rotated(conn, "switched")

@@ -58,6 +58,7 @@ DECIDING = {
     "ticker(text)": "select pgq.ticker('q')",
     "ticker(text,bigint,timestamp with time zone,bigint)": "select pgq.ticker('external', 9, now(), 9)",
     "poke(text)": "select pgq.poke('q')",
+    "tick_now(text)": "select pgq.tick_now('q')",
     "force_tick(text)": "select pgq.force_tick('q')",
     "rotate_queue(text)": "select pgq.rotate_queue('q')",
     "maint_rotate_tables_step1(text)": "select pgq.maint_rotate_tables_step1('q')",
@@ -99,6 +100,9 @@ FREE = {
     "tick_channel", "enqueue", "enqueue_many", "complete", "fail", "snooze", "release", "extend", "progress", "set_result",
     "once", "get_job", "get_result", "jobs", "get_job_stats", "get_worker_info", "set_job_config", "set_schedule",
     "drop_schedule", "get_schedules", "grant_work", "revoke_work",
+    "jsontriga", "logutriga", "sqltriga", "capture", "add_capture", "drop_capture",
+    "get_captures", "find_tick_helper", "seq_getval", "seq_setval",
+    "quote_fqname", "grant_perms", "tune_storage", "upgrade_schema",
 }  # fmt: skip
 
 

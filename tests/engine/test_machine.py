@@ -141,13 +141,13 @@ class Queue(RuleBasedStateMachine):
 
     @rule()
     def force_tick(self) -> None:
-        self.model.tick(self.call("select pgq.force_tick(%s)"))
+        self.model.tick(self.call("select pgq.tick_now(%s)"))
 
     @rule()
     def tick_inside_a_transaction_that_writes(self) -> None:
         with self.conn.transaction():
             sent = self._send(self.conn, 1, False)
-            self.model.tick(self.call("select pgq.force_tick(%s)"))
+            self.model.tick(self.call("select pgq.tick_now(%s)"))
             self.model.log += sent + self._send(self.conn, 1, True)
 
     # -- rotation ---------------------------------------------------------------------------------------------------

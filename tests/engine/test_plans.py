@@ -48,7 +48,7 @@ CALLS: dict[str, LiteralString] = {
     "nothing": "select pgq.next_batch('q', 'ahead')",
     "a tick": "select pgq.ticker('q')",
     "a poke": "select pgq.poke('q')",
-    "a forced tick": "select pgq.force_tick('q')",
+    "a forced tick": "select pgq.tick_now('q')",
     "a look at what is due": "select * from pgq.queues_due()",
     "a seek": "select pgq.seek('q', 'c', 1)",
     "consumers": "select * from pgq.get_consumer_info()",

@@ -52,18 +52,18 @@ def test_a_new_ring_is_empty_with_its_previous_slot_closed(db: Database) -> None
     conn = db.connect()
     create(conn)
     ring = event_ring(conn)
-    assert phase(conn, ring) == 3
+    assert phase(conn, ring) == 7
     assert filled_slots(conn, ring) == []
     rotated(conn, "idle", "idle")
     assert ring_info(conn, ring, "closed") is True
-    assert ring_info(conn, ring, "generation") == 1
+    assert ring_info(conn, ring, "generation") == 3
 
 
 def test_the_steps_come_in_their_order_and_the_space_comes_back(db: Database) -> None:
     conn = db.connect()
     create(conn, "c")
     ring = event_ring(conn)
-    for generation in range(1, 8):
+    for generation in range(3, 10):
         send(conn, str(generation))
         assert deliver(conn) == [str(generation)]
         assert phase(conn, ring) == 2 * generation + 1
@@ -126,14 +126,14 @@ def test_truncate_and_switch_of_one_transaction_roll_back_safely(db: Database) -
         rotate(conn)
         rotate(conn)
     tick(conn)
-    assert phase(conn, ring) == 7
+    assert phase(conn, ring) == 11
     assert filled_slots(conn, ring) == [0, 1, 2]
     assert drain(conn) == ["1", "2", "3"]
     begin(conn)
     assert [rotate(conn) for _ in range(6)][:3] == ["truncated", "truncated", "idle"]
     rollback(conn)
     assert filled_slots(conn, ring) == [0, 1, 2]
-    assert phase(conn, ring) == 7
+    assert phase(conn, ring) == 11
     send(conn, "4")
     assert deliver(conn) == ["4"]
 
@@ -152,7 +152,7 @@ def test_a_ring_does_not_switch_into_what_it_has_just_truncated(db: Database) ->
     begin(conn)
     rotated(conn, "truncated", "waiting", "waiting")
     rollback(conn)
-    assert phase(conn, "event_1") == 7
+    assert phase(conn, "event_1") == 11
     rotated(conn, "truncated", "switched")
 
 
@@ -189,7 +189,7 @@ def test_a_slot_that_vacuum_emptied_is_read_once(db: Database) -> None:
     for data in ("a", "b"):
         send(conn, data)
         tick(conn)
-        conn.execute("vacuum pgq.event_1_1")
+        conn.execute("vacuum pgq.event_1_0")
         rotated(conn, "switched", "closed")
     send(conn, "c")
     tick(conn)
@@ -206,7 +206,7 @@ def test_the_guard_takes_the_current_slot_and_the_previous_one_while_it_is_open(
     conn = db.connect()
     create(conn, "c", slots=4)
     ring = event_ring(conn)
-    for generation in range(1, 6):
+    for generation in range(4, 9):
         current, previous = (slot(conn, ring, g, 4) for g in (generation, generation - 1))
         following, far = (slot(conn, ring, g, 4) for g in (generation + 1, generation + 2))
         for table in (previous, following, far):
@@ -230,7 +230,7 @@ def test_a_refused_insert_leaves_nothing_behind(db: Database) -> None:
     conn = db.connect()
     create(conn, "c")
     with refused("40001"):
-        _copy(conn, slot(conn, event_ring(conn), 2))
+        _copy(conn, slot(conn, event_ring(conn), 4))
     send(conn, "x")
     assert deliver(conn) == ["x"]
 
@@ -241,11 +241,11 @@ def test_the_guard_works_for_a_replica(db: Database) -> None:
     create(conn, "c")
     conn.execute("set session_replication_role = replica")
     with refused("40001"):
-        _insert(conn, slot(conn, event_ring(conn), 2))
+        _insert(conn, slot(conn, event_ring(conn), 4))
     for parent in ("event_1", "event_template", "tick_ring", "cursor_ring"):
         with refused("PQ006", "parent"):
             conn.execute(sql.SQL("insert into {} default values").format(sql.Identifier("pgq", parent)))
-    _insert(conn, slot(conn, event_ring(conn), 1))
+    _insert(conn, slot(conn, event_ring(conn), 3))
     assert deliver(conn) == ["direct"]
 
 
@@ -255,11 +255,11 @@ def test_an_unreadable_phase_refuses(db: Database) -> None:
     create(conn)
     begin(conn)
     conn.execute("create role blind")
-    conn.execute("grant insert (ev_type, ev_data) on pgq.event_1_1 to blind")
+    conn.execute("grant insert (ev_type, ev_data) on pgq.event_1_0 to blind")
     conn.execute("grant usage on sequence pgq.event_1_id_seq to blind")
     conn.execute("set local role blind")
     with refused("40001" if conn.info.server_version >= 180000 else "42501"):
-        _insert(conn, slot(conn, "event_1", 1))
+        _insert(conn, slot(conn, "event_1", 3))
     rollback(conn)
 
 
@@ -278,7 +278,7 @@ def test_a_savepoint_that_was_rolled_back_does_not_hold_the_slot(db: Database) -
     create(conn, "c")
     send(conn, "first")
     begin(writer)
-    stale = slot(conn, "event_1", 1)
+    stale = slot(conn, "event_1", 3)
     writer.execute("savepoint s")
     _insert(writer, stale, "never")
     rotated(conn, "switched", "blocked")
@@ -301,9 +301,9 @@ def test_the_phase_is_seen_and_moved_by_nobody_but_maintenance(db: Database) -> 
     begin(conn)
     rotated(conn, "switched", "closed")
     rollback(conn)
-    assert phase(conn, "event_1") == 5
+    assert phase(conn, "event_1") == 9
     with refused("40001"):
-        _insert(conn, slot(conn, "event_1", 1))
+        _insert(conn, slot(conn, "event_1", 3))
     send(conn, "b")
     assert deliver(conn) == ["a", "b"]
     evacuate(conn, "cursor_ring")

@@ -68,14 +68,14 @@ def test_a_writer_produces_and_nothing_else(db: Database) -> None:
     assert deliver(conn) == ["1", "2", "3", "4", "5", "6"]
     _denied(
         writer,
-        "select * from pgq.event_1_1",
-        "insert into pgq.event_1_1 (ev_id, ev_data) values (1, 'forged')",
-        "insert into pgq.event_1_1 (ev_txid, ev_data) values ('1', 'forged')",
-        "insert into pgq.event_1_1 (ev_owner, ev_data) values (1, 'forged')",
+        "select * from pgq.event_1_0",
+        "insert into pgq.event_1_0 (ev_id, ev_data) values (1, 'forged')",
+        "insert into pgq.event_1_0 (ev_txid, ev_data) values ('1', 'forged')",
+        "insert into pgq.event_1_0 (ev_owner, ev_data) values (1, 'forged')",
         "insert into pgq.event_1 (ev_data) values ('parent')",
         "insert into pgq.tick_ring_1 (tick_queue) values (1)",
-        "update pgq.event_1_1 set ev_data = 'x'",
-        "truncate pgq.event_1_1",
+        "update pgq.event_1_0 set ev_data = 'x'",
+        "truncate pgq.event_1_0",
         "select setval('pgq.event_1_phase', 9)",
         "select nextval('pgq.event_1_phase')",
         "select setval('pgq.event_1_id_seq', 1)",
@@ -89,7 +89,7 @@ def test_a_writer_produces_and_nothing_else(db: Database) -> None:
         "select pgq.set_queue_config('q', 'ticker_paused', 'true')",
     )
     with refused("40001"):
-        writer.execute("insert into pgq.event_1_2 (ev_data) values ('closed slot')")
+        writer.execute("insert into pgq.event_1_1 (ev_data) values ('closed slot')")
 
 
 def test_a_reader_consumes_and_nothing_else(db: Database) -> None:
@@ -102,7 +102,7 @@ def test_a_reader_consumes_and_nothing_else(db: Database) -> None:
     assert batch_data(reader, batch) == ["1", "2", "3"]
     direct = reader.execute(value(reader, "select pgq.batch_event_sql(%s)", batch).encode()).fetchall()
     assert [row[5] for row in direct] == ["1", "2", "3"]
-    assert column(reader, "select * from pgq.batch_event_tables(%s)", batch) == ["pgq.event_1_1"]
+    assert column(reader, "select * from pgq.batch_event_tables(%s)", batch) == ["pgq.event_1_0"]
     begin(reader)
     first: LiteralString = "select ev_data from pgq.get_batch_cursor(%s, 'x', 1, 'ev_id > 1')"
     assert column(reader, first, batch) == ["2"]
@@ -120,7 +120,7 @@ def test_a_reader_consumes_and_nothing_else(db: Database) -> None:
         "select pgq.insert_event('q', 't', 'd')",
         "select pgq.send('q', 'd')",
         "select pgq.current_event_table('q')",
-        "insert into pgq.event_1_1 (ev_data) values ('x')",
+        "insert into pgq.event_1_0 (ev_data) values ('x')",
         "select pgq.ticker('q')",
         "select pgq.rotate_queue('q')",
         "select pgq.maint_rotate_tables_step1('q')",
@@ -131,7 +131,7 @@ def test_a_reader_consumes_and_nothing_else(db: Database) -> None:
         "insert into pgq.cursor_ring_1 (sub_id) values (1)",
         "delete from pgq.registration",
         "update pgq.queue set queue_ticker_paused = true",
-        "truncate pgq.event_1_1",
+        "truncate pgq.event_1_0",
     )
     assert value(reader, "select pgq.unregister_consumer('q', 'c')") == 1
 
@@ -154,7 +154,7 @@ def test_an_admin_does_everything_but_reach_inside(db: Database) -> None:
         "select pgq._ring_step('tick_ring')",
         "update pgq.queue set queue_ntables = 5",
         "update pgq.queue set queue_extra_maint = '{public.mine}'",
-        "truncate pgq.event_1_1",
+        "truncate pgq.event_1_0",
         "insert into pgq.tick_ring_1 (tick_queue) values (1)",
         "select setval('pgq.event_1_phase', 99)",
         "drop table pgq.event_1",
@@ -195,7 +195,7 @@ def test_an_extra_condition_runs_with_the_callers_rights(db: Database) -> None:
     for fragment in (
         "(select count(*) from secret) = 0",
         "true); select pg_read_file('/etc/passwd'); select (1",
-        "true) union all select relname::text from pg_class; truncate pgq.event_1_1; --",
+        "true) union all select relname::text from pg_class; truncate pgq.event_1_0; --",
         "(select pgq._cursor(1)) is null",
     ):
         begin(reader)
@@ -234,8 +234,8 @@ def test_the_guard_cannot_be_deceived(db: Database) -> None:
     )
     writer.execute("set search_path = lure, pg_catalog")
     with refused("40001"):
-        writer.execute("insert into pgq.event_1_2 (ev_data) values ('x')")
-    writer.execute("insert into pgq.event_1_1 (ev_data) values ('y')")
+        writer.execute("insert into pgq.event_1_1 (ev_data) values ('x')")
+    writer.execute("insert into pgq.event_1_0 (ev_data) values ('y')")
     assert deliver(conn) == ["y"]
 
 

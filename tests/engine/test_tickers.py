@@ -64,7 +64,7 @@ def test_ticks_of_another_cluster_are_refused(db: Database) -> None:
     create(conn, "c")
     send(conn, "x")
     _corrupt(conn, "q")
-    for call in ("select pgq.ticker('q')", "select pgq.poke('q')", "select pgq.force_tick('q')"):
+    for call in ("select pgq.ticker('q')", "select pgq.poke('q')", "select pgq.tick_now('q')"):
         with refused("PQ010", "Invalid PgQ state"):
             conn.execute(call.encode())
     assert next_batch(conn) is not None  # up to the bad tick, as it was there
@@ -72,7 +72,7 @@ def test_ticks_of_another_cluster_are_refused(db: Database) -> None:
 
 def test_unknown_queues(db: Database) -> None:
     conn = db.connect()
-    for query in ("select pgq.ticker(%s)", "select pgq.poke(%s)", "select pgq.force_tick(%s)"):
+    for query in ("select pgq.ticker(%s)", "select pgq.poke(%s)", "select pgq.tick_now(%s)"):
         for queue in ("nosuch", "100% 'quoted'", None):
             with refused("PQ001", "no such queue"):
                 conn.execute(query.encode(), [queue])

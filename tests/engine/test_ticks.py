@@ -97,7 +97,7 @@ def test_a_bulk_load_in_progress_is_neither_counted_nor_read(db: Database) -> No
     loader, conn = db.connect(), db.connect()
     create(conn, "c")
     begin(loader)
-    with loader.cursor().copy("copy pgq.event_1_1 (ev_type, ev_data) from stdin") as copy:
+    with loader.cursor().copy("copy pgq.event_1_0 (ev_type, ev_data) from stdin") as copy:
         for number in range(20_000):
             copy.write_row(("bulk", str(number)))
     assert (_due(conn), tick(conn)) == ([], None)

@@ -101,7 +101,7 @@ def test_an_insert_that_waits_for_the_slot_across_a_rotation(db: Database, level
     send(conn, "first")
     begin(writer, level)
     begin(holder)
-    holder.execute("lock table pgq.event_1_1 in share row exclusive mode")
+    holder.execute("lock table pgq.event_1_0 in share row exclusive mode")
     waiting = in_background(lambda: send(writer, "late"))
     wait_blocked(conn, writer.info.backend_pid)
     rotated(conn, "switched", "blocked")
@@ -187,7 +187,7 @@ def test_a_prepared_transaction_that_wrote_delays_the_closing(db: Database) -> N
     _prepare(conn, gid, "prepared")
     rotated(conn, "switched", "blocked", "blocked")
     assert rows(conn, "select slot, pid, gid, usename, datname, mode, age > '0' from pgq.ring_blockers()") == [
-        ("event_1_1", None, gid, "postgres", db.name, "RowExclusiveLock", True)
+        ("event_1_0", None, gid, "postgres", db.name, "RowExclusiveLock", True)
     ]
     assert ring_info(conn, "event_1", "skipped") == 2
     send(conn, "other")
@@ -256,7 +256,7 @@ def test_a_writer_in_the_slot_delays_the_closing_alone(db: Database) -> None:
         rotated(conn, "blocked" if generation else "switched")
     blockers = rows(conn, "select ring, slot, pid, gid, application_name, mode from pgq.ring_blockers()")
     pid = writer.info.backend_pid
-    assert blockers == [("event_1", "event_1_1", pid, None, "slow writer", "RowExclusiveLock")]
+    assert blockers == [("event_1", "event_1_0", pid, None, "slow writer", "RowExclusiveLock")]
     assert ring_info(conn, "event_1", "skipped") == 3
     commit(writer)
     rotated(conn, "closed")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pgq_py.client._sync.administering import Administering
+from pgq_py.client._sync.capturing import Capturing
 from pgq_py.client._sync.consuming import Consuming
 from pgq_py.client._sync.job_admin import JobAdmin
 from pgq_py.client._sync.jobs import Jobs
@@ -13,5 +14,5 @@ from pgq_py.client._sync.retrying import Retrying
 __all__ = ["Client"]
 
 
-class Client(Producing, Consuming, Retrying, Jobs, JobAdmin, Administering):
+class Client(Producing, Consuming, Retrying, Capturing, Jobs, JobAdmin, Administering):
     """See the bases for the calls. Threads may share one object, and so may tasks of one event loop."""

@@ -119,7 +119,9 @@ returns void language plpgsql set client_min_messages = warning as $$
 --      sequences, its guards, its row in pgq.ring.
 --
 --      A new ring starts at v = 3: generation 1, with generation 0 closed
---      and empty, so that "the previous slot" always means something.
+--      and empty, so that "the previous slot" always means something. That of
+--      a queue of n slots starts at v = 2n + 1, generation n, which is slot 0:
+--      as in PgQ, whose programs know a new queue's table by name.
 --
 -- Parameters:
 --      i_ring    - parent table in schema pgq; slots copy its indexes and defaults
@@ -135,7 +137,8 @@ begin
     if i_kind in ('claim', 'key') then
         execute format('create sequence pgq.%I', i_ring || '_moved');
     end if;
-    perform setval(format('pgq.%I', i_ring || '_phase')::regclass, 3),
+    perform setval(format('pgq.%I', i_ring || '_phase')::regclass,
+                   case i_kind when 'event' then 2 * i_slots + 1 else 3 end),
             pgq._note_switch(i_ring);
 
     execute format('create trigger refuse_insert before insert on pgq.%I'

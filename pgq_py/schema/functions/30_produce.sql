@@ -20,18 +20,24 @@ returns void language plpgsql as $$
 --
 --      It returns currval, not RETURNING ev_id, and sets neither ev_id nor
 --      ev_txid: both come from the slot's defaults alone. While the queue
---      refuses inserts the function begins with that check; a switched-off
---      check costs nothing. What it does to wake the ticker is _wake(2),
---      written out.
+--      refuses inserts the function begins with that check, and while it has
+--      a limit per transaction it counts; a switched-off check costs nothing.
+--      What it does to wake the ticker is _wake(2), written out.
 -- ----------------------------------------------------------------------
 declare
     fn        text := format('pgq.%I(text, text, text, text, text, text)', pgq._produce_name(q.queue_id, q.queue_name));
     ring      text := 'event_' || q.queue_id;
     branches  text;
     refusal   text := '';
+    counted   text := '';
 begin
     if q.queue_disable_insert then
-        refusal := 'perform pgq._refuse_disabled(''Insert into queue disallowed'');';
+        -- a refused event uses up an id, as in PgQ
+        refusal := format('if current_setting(''session_replication_role'') <> ''replica'' then perform nextval(%L::regclass);'
+                          ' perform pgq._refuse_disabled(''Insert into queue disallowed''); end if;', q.queue_event_seq);
+    end if;
+    if q.queue_per_tx_limit is not null then
+        counted := format('perform pgq._count_in_tx(%s, 1);', q.queue_id);
     end if;
     select string_agg(format(
             ' when %s then insert into pgq.%I (ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4)'
@@ -43,7 +49,7 @@ begin
             ev_type text, ev_data text, ev_extra1 text, ev_extra2 text, ev_extra3 text, ev_extra4 text)
         returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $b$
         begin %s
-            case pg_sequence_last_value(%L::regclass) / 2 %% %s %s end case;
+            case pg_sequence_last_value(%L::regclass) / 2 %% %s %s end case; %s
             if pg_sequence_last_value('pgq.wake_deadline'::regclass) > 0
                and pg_sequence_last_value('pgq.wake_deadline'::regclass) > extract(epoch from clock_timestamp()) * 1000
                and current_setting('pgq.wake', true) is distinct from 'off' then
@@ -52,7 +58,7 @@ begin
             return currval(%L::regclass);
         end; $b$ $f$,
         pgq._produce_name(q.queue_id, q.queue_name), refusal, format('pgq.%I', ring || '_phase'), q.queue_ntables, branches,
-        q.queue_id, q.queue_event_seq);
+        counted, q.queue_id, q.queue_event_seq);
     execute format('comment on function %s is %L', fn, 'Insert an event into one queue; generated');
     execute format('revoke all on function %s from public', fn);
     perform pgq._grant_function(fn, 'pgq_writer');
@@ -82,6 +88,38 @@ $$;
 comment on function pgq._refuse_disabled(text) is 'Refuse an insert into a disabled queue';
 
 
+create or replace function pgq._count_in_tx(i_queue int4, i_events int8)
+returns void language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._count_in_tx(2)
+--
+--      Count the events that this transaction puts into a queue that has
+--      queue_per_tx_limit.
+--
+--      In a setting of the transaction: nothing is written, a savepoint's
+--      rollback takes its events back, and it is gone at the end. Any session
+--      can set it to something else, so the limit guards against accidents
+--      only. COPY is not counted.
+-- Errors:
+--      PQ005  - more than the limit
+-- ----------------------------------------------------------------------
+declare
+    name   text := 'pgq.events_in_tx_' || i_queue;
+    q      pgq.queue;
+    count  bigint := coalesce(nullif(current_setting(name, true), '')::bigint, 0) + i_events;
+begin
+    select * into q from pgq.queue where queue_id = i_queue;
+    if count > q.queue_per_tx_limit then
+        raise exception 'Queue ''%'' allows max % events from one TX', q.queue_name, q.queue_per_tx_limit
+            using errcode = 'PQ005', detail = 'Nothing was inserted.',
+                  hint = 'pgq.set_queue_config(queue, ''per_tx_limit'', null) lifts the limit.';
+    end if;
+    perform set_config(name, count::text, true);
+end;
+$$;
+comment on function pgq._count_in_tx(int4, int8) is 'Count the events that a transaction puts into a limited queue';
+
+
 create or replace function pgq._queue_changed()
 returns trigger language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
 -- ----------------------------------------------------------------------
@@ -91,7 +129,8 @@ returns trigger language plpgsql security definer set search_path = pg_catalog, 
 --      when what is built into it has changed.
 -- ----------------------------------------------------------------------
 begin
-    if new.queue_disable_insert is distinct from old.queue_disable_insert then
+    if new.queue_disable_insert is distinct from old.queue_disable_insert
+       or (new.queue_per_tx_limit is null) <> (old.queue_per_tx_limit is null) then
         perform pgq._generate_produce(new);
     end if;
     return null;
@@ -222,6 +261,7 @@ begin
                    ' ev_extra1, ev_extra2, ev_extra3, ev_extra4) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)',
                    pgq._current_slot(q))
         using id, coalesce($3, now()), $4, $5, $6, $7, $8, $9, $10, $11;
+    perform pgq._count_in_tx(q.queue_id, 1) where q.queue_per_tx_limit is not null;
     perform pgq._wake(q.queue_id);
     return id;
 end;

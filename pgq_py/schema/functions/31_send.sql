@@ -72,6 +72,7 @@ begin
                    ' select $1, d from unnest($2) with ordinality u(d, nth) order by nth returning ev_id)'
                    ' select coalesce(array_agg(ev_id order by ev_id), ''{}'') from sent', pgq._current_slot(q))
         into ids using $2, $3;
+    perform pgq._count_in_tx(q.queue_id, cardinality(ids)) where q.queue_per_tx_limit is not null;
     perform pgq._wake(q.queue_id);
     return ids;
 end;

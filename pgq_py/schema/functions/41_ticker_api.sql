@@ -157,21 +157,17 @@ comment on function pgq.poke(text) is
 'Release what is due or else make a tick that is due, if nobody else is at it. Returns the tick''s id, 0 after a release, or null.';
 
 
-create or replace function pgq.force_tick(i_queue_name text)
-returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+create or replace function pgq._locked_for_tick(i_queue_name text)
+returns pgq.queue language plpgsql as $$
 -- ----------------------------------------------------------------------
--- Function: pgq.force_tick(1)
+-- Function: pgq._locked_for_tick(1)
 --
---      Make a tick now, due or not.
---
--- Returns:
---      id of the tick; of the last one when the queue is paused or ticked from outside
+--      The queue, with its tick lock, for a caller who may force a tick.
 -- Errors:
---      PQ001, PQ007, PQ010
+--      PQ001, PQ007, 42501
 -- ----------------------------------------------------------------------
 declare
-    q     pgq.queue := pgq._queue(i_queue_name, 'no such queue');
-    last  pgq.tick_ring;
+    q  pgq.queue := pgq._queue(i_queue_name, 'no such queue');
 begin
     perform pgq._require_read_committed('force_tick');
     perform pgq._require_consume(q.queue_id, null);
@@ -179,14 +175,74 @@ begin
     if not found then
         raise exception 'no such queue' using errcode = 'PQ001', hint = 'The queue was dropped meanwhile.';
     end if;
-    last := pgq._newest_tick(q.queue_id);
+    return q;
+end;
+$$;
+comment on function pgq._locked_for_tick(text) is 'A queue with its tick lock, for a caller who may force a tick';
+
+
+create or replace function pgq.tick_now(i_queue_name text)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.tick_now(1)
+--
+--      Make a tick now, due or not.
+--
+-- Returns:
+--      id of the tick; of the last one when the queue is paused or ticked from outside
+-- Errors:
+--      PQ001, PQ007, PQ010, 42501
+-- ----------------------------------------------------------------------
+declare
+    q     pgq.queue := pgq._locked_for_tick(i_queue_name);
+    last  pgq.tick_ring := pgq._newest_tick(q.queue_id);
+begin
     if q.queue_ticker_paused or q.queue_external_ticker then
         return last.tick_id;
     end if;
     return pgq._make_tick(q, last, pgq._new_events(q, last));
 end;
 $$;
-comment on function pgq.force_tick(text) is 'Make a tick now, due or not. Returns its id.';
+comment on function pgq.tick_now(text) is 'Make a tick now, due or not. Returns its id.';
+
+
+create or replace function pgq.force_tick(i_queue_name text)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.force_tick(1)
+--
+--      As tick_now(1), for PgQ's clients: they wait until the queue's last
+--      tick is a later one than this returned, so it is the one before.
+--
+--      Where one of PgQ's ticker settings is given the event sequence makes
+--      the leap that PgQ has its ticker woken by, for those who watch it.
+-- Returns:
+--      id of the last tick before this one; null when there is no such queue
+-- Errors:
+--      PQ007, PQ010, 42501
+-- ----------------------------------------------------------------------
+declare
+    q     pgq.queue;
+    last  pgq.tick_ring;
+begin
+    if not exists (select from pgq.queue where queue_name = i_queue_name) then
+        return null;
+    end if;
+    q := pgq._locked_for_tick(i_queue_name);
+    last := pgq._newest_tick(q.queue_id);
+    if q.queue_ticker_paused or q.queue_external_ticker then
+        return last.tick_id;
+    end if;
+    if coalesce(q.queue_ticker_max_count::text, q.queue_ticker_max_lag::text, q.queue_ticker_idle_period::text) is not null then
+        perform setval(q.queue_event_seq::regclass, nextval(q.queue_event_seq::regclass)
+                       + coalesce(q.queue_ticker_max_count, 500) * 2 + 1000);
+    end if;
+    perform pgq._make_tick(q, last, pgq._new_events(q, last));
+    return last.tick_id;
+end;
+$$;
+comment on function pgq.force_tick(text) is
+'Make a tick now, due or not, as PgQ does: returns the id of the last one before it, for a client that waits for a later one.';
 
 
 create or replace function pgq.queues_due(i_queues text[] default null)

@@ -203,10 +203,20 @@ returns bigint language plpgsql security definer set search_path = pg_catalog, p
 --      PQ001, PQ002
 -- ----------------------------------------------------------------------
 declare
-    r   pgq.registration := pgq._registration(x_queue, x_consumer);
-    q   pgq.queue := pgq._queue(x_queue);
-    id  bigint := coalesce(x_ev_id, nextval(q.queue_event_seq::regclass));
+    r   pgq.registration;
+    q   pgq.queue;
+    id  bigint := x_ev_id;
 begin
+    select * into q from pgq.queue where queue_name = x_queue;
+    select s.* into r from pgq.registration s join pgq.consumer on co_id = sub_consumer
+        where sub_queue = q.queue_id and co_name = x_consumer;
+    if r.sub_id is null then
+        raise exception 'consumer not registered'
+            using errcode = case when q.queue_id is null then 'PQ001' else 'PQ002' end,
+                  detail = format('queue: %s, consumer: %s', x_queue, x_consumer),
+                  hint = 'See pgq.get_consumer_info() for those that are.';
+    end if;
+    id := coalesce(id, nextval(q.queue_event_seq::regclass));
     execute format('insert into pgq.%I (due, ev_queue, ev_id, ev_time, ev_owner, ev_retry, ev_type, ev_data,'
                    ' ev_extra1, ev_extra2, ev_extra3, ev_extra4) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)',
                    pgq._delay_slot(q.queue_id))

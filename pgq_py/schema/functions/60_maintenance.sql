@@ -150,8 +150,8 @@ returns setof record language plpgsql security definer set search_path = pg_cata
 --      func_arg   - its argument (a queue's name), or null: it has none
 -- ----------------------------------------------------------------------
 declare
-    op  text;
-    q   pgq.queue;
+    rotates  boolean := false;
+    q        pgq.queue;
 begin
     func_name := 'pgq.maint_rotate_tables_step1';
     for func_arg in
@@ -160,11 +160,13 @@ begin
             and (queue_rotation_period is not null or r.ring_kind <> 'event'))
         order by queue_name
     loop
+        rotates := true;
         return next;
     end loop;
 
+    -- after any step1, as in PgQ: there it is the second half of the same rotation
     func_arg := null;
-    if exists (select from pgq.ring r where r.ring_queue is null and pgq._ring_wants_step(r)) then
+    if rotates or exists (select from pgq.ring r where r.ring_queue is null and pgq._ring_wants_step(r)) then
         func_name := 'pgq.maint_rotate_tables_step2';
         return next;
     end if;

@@ -78,11 +78,11 @@ begin
     perform pgq._store_tick((-q.queue_id, 1, pgq._clock(), pgq._with_self(pg_current_snapshot()), 0, 0, 0, false)::pgq.tick_ring);
 
     perform pgq._make_tick(q, (q.queue_id, 0, null, null, null, null, null, null)::pgq.tick_ring, false);
-    -- the floor: generation 1 is the first there is
+    -- the floor: the first generation there is (see _declare_ring)
     c.sub_id := -q.queue_id;
     c.pos := 0;
     c.last_tick := 1;
-    c.lo := 1;
+    c.lo := q.queue_ntables;
     perform pgq._move_cursor(c);
     return 1;
 end;
@@ -173,7 +173,7 @@ returns integer language plpgsql security definer set search_path = pg_catalog, 
 -- Parameters:
 --      x_param_name   - ticker_max_count, ticker_max_lag, ticker_idle_period (null: on demand),
 --                       ticker_paused, external_ticker, disable_insert,
---                       rotation_period (null: never), retention, max_consumer_lag (null: off),
+--                       per_tx_limit (null: none), rotation_period (null: never), retention, max_consumer_lag (null: off),
 --                       max_retries (of the queue's retry policy, see set_retry_policy)
 --      x_param_value  - as text
 -- Returns:
@@ -193,7 +193,7 @@ begin
         return pgq._set_max_retries(x_queue_name, x_param_value);
     end if;
     kind := case
-        when x_param_name in ('ticker_max_count') then 'int4'
+        when x_param_name in ('ticker_max_count', 'per_tx_limit') then 'int4'
         when x_param_name in ('ticker_max_lag', 'ticker_idle_period', 'rotation_period', 'retention',
                               'max_consumer_lag') then 'interval'
         when x_param_name in ('ticker_paused', 'external_ticker', 'disable_insert') then 'boolean' end;
@@ -201,7 +201,8 @@ begin
         raise exception 'cannot change parameter "%"', x_param_name
             using errcode = 'PQ006',
                   hint = 'Settings: ticker_max_count, ticker_max_lag, ticker_idle_period, ticker_paused,'
-                         ' external_ticker, disable_insert, rotation_period, retention, max_consumer_lag, max_retries.';
+                         ' external_ticker, disable_insert, per_tx_limit, rotation_period, retention, max_consumer_lag,'
+                         ' max_retries.';
     end if;
     begin
         execute format('update pgq.queue set %I = $1::%s where queue_name = $2', col, kind)

@@ -122,17 +122,21 @@ returns setof text language plpgsql as $$
 declare
     names  text[] := case i_role
         when 'pgq_writer' then '{insert_event,insert_event_at,send,send_batch,send_batch_at,cancel_event,producer_function,current_event_table,wake,'
-            'enqueue,enqueue_many,cancel,retry_jobs,once,get_job,get_result,jobs,set_schedule}'
+            'enqueue,enqueue_many,cancel,retry_jobs,once,get_job,get_result,jobs,set_schedule,'
+            'capture,add_capture,drop_capture,get_captures,_captured_table,jsontriga,logutriga,sqltriga,_plan_trigger,_log_change,'
+            '_row_matters,_key_condition,_change_sql,_change_type,_change_wanted,_urlencode}'
         when 'pgq_reader' then
             '{register_consumer,register_consumer_at,unregister_consumer,next_batch,next_batch_info,next_batch_custom,'
             'open_batch,open_batch_events,batch_event_sql,batch_event_tables,get_batch_events,get_batch_cursor,get_batch_info,'
-            'finish_batch,receive,ack,nack,event_retry,batch_retry,dlq_replay,dlq_replay_all,seek,seek_target,force_tick,poke,wake_armed_ms,tick_channel,'
+            'finish_batch,receive,ack,nack,event_retry,batch_retry,dlq_replay,dlq_replay_all,seek,seek_target,'
+            'tick_now,force_tick,find_tick_helper,poke,wake_armed_ms,tick_channel,'
             'claim,claimed,take,solo_waits,complete,complete_and_claim,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
             'end_worker,once,get_job,get_result,jobs,get_worker_info,get_schedules,fire_schedule}'
         when 'worker' then
             '{claim,claimed,take,solo_waits,complete,complete_and_claim,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
             'end_worker,once,get_job,get_result,jobs,get_worker_info,get_schedules,fire_schedule,poke,wake_armed_ms,tick_channel}'
-        when 'public' then '{version,get_queue_info,get_consumer_info,ring_info,delay_info,get_job_stats,get_lane_info}' end;
+        when 'public' then
+            '{version,get_queue_info,get_consumer_info,ring_info,delay_info,get_job_stats,get_lane_info,seq_getval,quote_fqname}' end;
 begin
     return query
         select p.oid::regprocedure::text from pg_proc p
