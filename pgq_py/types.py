@@ -172,14 +172,15 @@ class QueueInfo:
 class ConsumerInfo:
     """A consumer on a queue (`get_consumer_info`).
 
-    `lag` is how old its position is, `last_seen` how long ago it called.
+    `lag` is how old its position is, `last_seen` how long ago it called. A subconsumer without a batch has no position:
+    `lag`, `last_tick` and `pending_events` are None.
     """
 
     queue_name: str
     consumer_name: str
-    lag: timedelta
+    lag: timedelta | None
     last_seen: timedelta
-    last_tick: TickId
+    last_tick: TickId | None
     current_batch: BatchId | None
     next_tick: TickId | None
     pending_events: int | None

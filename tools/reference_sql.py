@@ -25,8 +25,8 @@ __all__ = ["page"]
 INTRO = """\
 # SQL functions
 
-All functions are in schema `pgq`. Names that begin with `_`, and tables that are not listed at the end, are internal
-and may change. Errors are [listed here](errors.md) by their SQLSTATE.
+All functions are in schema `pgq`, but those of the optional parts. Names that begin with `_`, and tables that are not
+listed at the end, are internal and may change. Errors are [listed here](errors.md) by their SQLSTATE.
 
 Functions that change the position of a consumer, or the state of a queue, need READ COMMITTED and raise `PQ007`
 elsewhere; producing works at every isolation level.
@@ -50,8 +50,11 @@ CHAPTERS = (
     ("For PgQ's programs", ("82_pgq_helpers",)),
 )
 
+PARTS = {"pgq_coop": "Cooperative consumers", "pgq_ext": "Remote tracking"}
+"""Chapters of the optional parts, by their schemas."""
+
 FUNCTIONS = r"""
-select p.proname as name,
+select case n.nspname when 'pgq' then p.proname else n.nspname || '.' || p.proname end as name,
        pg_get_function_identity_arguments(p.oid) as identity,
        (select coalesce(array_agg(concat_ws(' ', a.name, format_type(a.type, null),
                    'default ' || pg_get_function_arg_default(p.oid, a.nth::int)) order by a.nth), '{}')
@@ -64,9 +67,9 @@ select p.proname as name,
        array(select role from unnest('{pgq_writer,pgq_reader}'::text[]) role
              where has_function_privilege(role, p.oid, 'execute')) as roles,
        has_function_privilege('public', p.oid, 'execute') as everybody
-from pg_proc p
-where p.pronamespace = 'pgq'::regnamespace and p.proname !~ '^_' and p.proname !~ '^produce_[0-9]+_'
-order by p.proname, p.pronargs, identity
+from pg_proc p join pg_namespace n on n.oid = p.pronamespace
+where n.nspname in ('pgq', 'pgq_coop', 'pgq_ext') and p.proname !~ '^_' and p.proname !~ '^produce_[0-9]+_'
+order by n.nspname, p.proname, p.pronargs, identity
 """
 
 RELATIONS = r"""
@@ -112,15 +115,17 @@ class Relation:
 
 
 def page(conn: psycopg.Connection[Any]) -> str:
-    """The page, from the schema in the connection's database."""
-    with conn.cursor(row_factory=class_row(Function)) as cursor:
+    """The page, from the schema in the connection's database, with the optional parts whether it has them or not."""
+    with conn.transaction(force_rollback=True), conn.cursor(row_factory=class_row(Function)) as cursor:
+        schema.install(conn, parts=[name.removeprefix("pgq_") for name in PARTS])
         functions = cursor.execute(FUNCTIONS).fetchall()
     with conn.cursor(row_factory=class_row(Relation)) as reading:
         relations = reading.execute(RELATIONS).fetchall()
     where = _chapter_of_each()
-    chapters: dict[str, list[Function]] = {title: [] for title, _ in CHAPTERS}
+    chapters: dict[str, list[Function]] = {title: [] for title in (*(title for title, _ in CHAPTERS), *PARTS.values())}
     for function in functions:
-        chapters[where[function.name]].append(function)
+        part = function.name.rpartition(".")[0]
+        chapters[PARTS[part] if part else where[function.name]].append(function)
     return INTRO + "".join(_chapter(title, chapters[title]) for title in chapters) + _relations(relations)
 
 
@@ -137,7 +142,9 @@ def _chapter_of_each() -> dict[str, str]:
 def _chapter(title: str, functions: list[Function]) -> str:
     """A table of contents, then a section per name; overloads share one, in the order of their number of arguments."""
     sections = {name: list(overloads) for name, overloads in groupby(functions, key=lambda function: function.name)}
-    contents = "\n".join(f"| [`{name}`](#{name}) | {overloads[0].comment} |" for name, overloads in sections.items())
+    contents = "\n".join(
+        f"| [`{name}`](#{name.replace('.', '')}) | {overloads[0].comment} |" for name, overloads in sections.items()
+    )
     return f"\n## {title}\n\n| | |\n|---|---|\n{contents}\n" + "".join(map(_section, sections.values()))
 
 
@@ -160,9 +167,10 @@ def _signature(function: Function) -> str:
     if len(function.outputs) == 1:
         result = function.outputs[0]
     arrow = "" if result == "void" else f"\n    -> {'setof ' if function.many else ''}{result}"
-    line = f"pgq.{function.name}({', '.join(function.inputs)})"
+    name = function.name if "." in function.name else f"pgq.{function.name}"
+    line = f"{name}({', '.join(function.inputs)})"
     if len(line) > 110:
-        line = f"pgq.{function.name}(\n        " + ",\n        ".join(function.inputs) + ")"
+        line = f"{name}(\n        " + ",\n        ".join(function.inputs) + ")"
     line = re.sub(r"default (.*?)::[a-z ]+(\[\])?(?=[,)\n]|$)", r"default \1", line) + arrow
     return line.replace("timestamp with time zone", "timestamptz").replace("NULL", "null")
 

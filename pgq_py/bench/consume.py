@@ -130,7 +130,7 @@ class _Ways:
         row = conn.execute("select pgq.current_event_table(%s)", [QUEUE]).fetchone()
         assert row is not None
         self._query = _COLUMNS.format(SQL(row[0]))
-        self._start = pgq.consumer_info(QUEUE, CONSUMER).last_tick
+        self._start = pgq.consumer_info(QUEUE, CONSUMER).last_tick or 0
         _read_xid8(conn)
 
     def group(self) -> Mapping[str, Callable[[], float]]:

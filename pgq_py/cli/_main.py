@@ -10,6 +10,7 @@ from pgq_py import __version__
 from pgq_py.cli import bench_live, capture, config, consumer, cron, dlq, jobs, queue, worker
 from pgq_py.cli._boundary import boundary
 from pgq_py.cli._options import Dsn, Given, Json
+from pgq_py.cli.adopt import adopt
 from pgq_py.cli.demo import demo
 from pgq_py.cli.dev import dev
 from pgq_py.cli.doctor import doctor
@@ -29,7 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (install, upgrade, uninstall, status, doctor, ticker, run, dev, demo, send, tail):
+for verb in (install, upgrade, uninstall, adopt, status, doctor, ticker, run, dev, demo, send, tail):
     app.command()(verb)
 app.add_typer(queue.app, name="queue")
 app.add_typer(consumer.app, name="consumer")

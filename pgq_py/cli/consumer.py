@@ -116,7 +116,7 @@ def seek(  # noqa: PLR0917 - typer calls it by name
     show_rows(_moves(queue, consumer, execute), moves, as_json=json)
 
 
-def _moves(queue: str, consumer: str, executed: bool) -> tuple[Column[tuple[TickId, TickId]], ...]:
+def _moves(queue: str, consumer: str, executed: bool) -> tuple[Column[tuple[TickId | None, TickId]], ...]:
     return (
         Column("queue", lambda _: queue),
         Column("consumer", lambda _: consumer),

@@ -19,19 +19,32 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done,
 
 _STEPS = (Column[schema.Step]("step", lambda step: step.title),)
 
-_DROP = "drop schema pgq cascade;"
+_DROP = "drop schema pgq cascade;\ndrop schema if exists pgq_coop, pgq_ext cascade;"
 
 
-def install(sql: Sql = False, dry_run: DryRun = False, dsn: Dsn = None, json: Json = False) -> None:
+With = Annotated[
+    str,
+    typer.Option(
+        "--with",
+        metavar="PARTS",
+        show_default=False,
+        help="Optional parts beside those that are there: coop (cooperative consumers), ext (remote tracking), or "
+        "coop,ext. Upgrades keep them.",
+    ),
+]
+
+
+def install(parts: With = "", sql: Sql = False, dry_run: DryRun = False, dsn: Dsn = None, json: Json = False) -> None:
     """Install the schema pgq, or bring it up to date. With --sql: the script for a database without it."""
+    wanted = [part.strip() for part in parts.split(",") if part.strip()]
     if sql:
-        typer.echo(schema.script(), nl=False)
+        typer.echo(schema.script(parts=wanted), nl=False)
         return
     with connection(dsn, "install") as conn:
         if dry_run:
-            show_rows(_STEPS, schema.plan(conn).steps, as_json=json)
+            show_rows(_STEPS, schema.plan(conn, parts=wanted).steps, as_json=json)
         else:
-            _report(schema.install(conn, notify=note), as_json=json)
+            _report(schema.install(conn, parts=wanted, notify=note), as_json=json)
 
 
 def upgrade(sql: Sql = False, dry_run: DryRun = False, dsn: Dsn = None, json: Json = False) -> None:

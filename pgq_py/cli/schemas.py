@@ -63,7 +63,7 @@ _EVICTION = {"consumer": STRING, "evicted_at": TIME, "last_tick": ID, "lag_secon
 _CONSUMER = {
     "queue": STRING,
     "consumer": STRING,
-    "last_tick": ID,
+    "last_tick": _maybe(ID),
     "position_age_seconds": _maybe(NUMBER),
     "last_seen_seconds": _maybe(NUMBER),
     "pending_events": _maybe(INTEGER),
@@ -96,7 +96,7 @@ _QUEUE_DETAILS = _object(
     settings=_SETTINGS,
     delays=_object(**_DELAYS),
     consumers=_list(
-        _object(consumer=STRING, pending_events=_maybe(INTEGER), last_seen_seconds=_maybe(NUMBER), last_tick=ID)
+        _object(consumer=STRING, pending_events=_maybe(INTEGER), last_seen_seconds=_maybe(NUMBER), last_tick=_maybe(ID))
     ),
     retry_policies=_list(_POLICY),
     grants=_list(_object(role=STRING, may=_one_of("produce", "consume"), consumer=_maybe(STRING))),
@@ -200,6 +200,7 @@ _SCHEDULE = _object(
 _STATUS = _object(
     healthy=BOOLEAN,
     version=STRING,
+    parts=_list(STRING),
     queues=_list(
         _object(
             queue=STRING,
@@ -319,6 +320,16 @@ SCHEMAS: dict[str, Schema] = {
     "install": {"anyOf": [_INSTALLED, _STEPS]},
     "upgrade": {"anyOf": [_INSTALLED, _STEPS]},
     "uninstall": {"anyOf": [_object(schema=STRING, dropped=BOOLEAN), _object(schema=STRING, queues=_list(STRING))]},
+    "adopt": _object(
+        queues=INTEGER,
+        consumers=INTEGER,
+        open_batches=INTEGER,
+        retries=INTEGER,
+        events=_maybe(INTEGER),
+        triggers=INTEGER,
+        parts=_list(STRING),
+        executed=BOOLEAN,
+    ),
     "status": _STATUS,
     "doctor": _FINDINGS,
     "ticker": {"anyOf": [_object(ticks=INTEGER), _object(ticks=INTEGER, databases=INTEGER)]},
@@ -343,7 +354,7 @@ SCHEMAS: dict[str, Schema] = {
     "capture add": _object(queue=STRING, table=STRING, added=BOOLEAN),
     "capture ls": _list(_object(queue=STRING, table=STRING, key=STRING, ignored=STRING, enabled=BOOLEAN)),
     "capture drop": _object(table=STRING, dropped=BOOLEAN),
-    "consumer register": _object(queue=STRING, consumer=STRING, registered=BOOLEAN, last_tick=ID),
+    "consumer register": _object(queue=STRING, consumer=STRING, registered=BOOLEAN, last_tick=_maybe(ID)),
     "consumer unregister": _object(queue=STRING, consumer=STRING, unregistered=BOOLEAN),
     "consumer seek": _list(_object(queue=STRING, consumer=STRING, from_tick=ID, to_tick=ID, executed=BOOLEAN)),
     "jobs ls": _list(_object(**_JOB)),

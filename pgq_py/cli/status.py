@@ -77,7 +77,7 @@ def _show(health: Health, *, as_json: bool, heading: str = "") -> None:
     sections = sections_of(health)
     if as_json:
         write_json(
-            {"healthy": health.healthy, "version": health.version}
+            {"healthy": health.healthy, "version": health.version, "parts": list(health.parts)}
             | {name: objects(columns, rows) for name, columns, rows in sections}
         )
     elif sys.stdout.isatty():
@@ -90,7 +90,8 @@ def _show(health: Health, *, as_json: bool, heading: str = "") -> None:
 def _screen(health: Health, at: str) -> RenderableType:
     """Tables of what there is, and a paragraph for each problem."""
     verdict = Text("healthy", "green") if health.healthy else Text("unhealthy", "red")
-    parts: list[RenderableType] = [Text.assemble(f"schema pgq {health.version}: ", verdict, f"  {at}" if at else "")]
+    name = f"schema pgq {health.version}" + (f" with {', '.join(health.parts)}" if health.parts else "")
+    parts: list[RenderableType] = [Text.assemble(f"{name}: ", verdict, f"  {at}" if at else "")]
     for name, columns, rows in sections_of(health):
         if rows and name != "problems":
             parts += ["", table(columns, rows, title=name)]

@@ -217,7 +217,7 @@ class _Stage:
 
     def _delivered(self, last: TickId) -> bool:
         consumers = self._pgq.consumers(statements.QUEUE, conn=self._conn)
-        return all(consumer.last_tick >= last for consumer in consumers)
+        return all((consumer.last_tick or 0) >= last for consumer in consumers)
 
     def _left(self) -> int:
         """Events and jobs that still take space."""

@@ -19,6 +19,7 @@ from typing import Any
 
 from psycopg import Connection
 
+from pgq_py import schema
 from pgq_py.client import Client
 from pgq_py.client._sync import calls
 from pgq_py.errors import BatchNotFound
@@ -43,9 +44,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """One look at a database's log. `due` names the queues with events that no tick covers yet."""
+    """One look at a database's log. `due` names the queues with events that no tick covers yet, `parts` what optional
+    parts are installed."""
 
     version: str
+    parts: tuple[str, ...]
     queues: tuple[QueueInfo, ...]
     consumers: tuple[ConsumerInfo, ...]
     rings: tuple[RingInfo, ...]
@@ -90,6 +93,7 @@ def _look(client: Client, limits: Limits) -> Health:
     with client.transaction() as conn:
         health = Health(
             version=client.version(conn=conn),
+            parts=tuple(schema.parts(conn)),
             queues=tuple(client.queues(conn=conn)),
             consumers=tuple(client.consumers(conn=conn)),
             rings=tuple(client.rings(conn=conn)),

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pgq_py.schema.installer import Plan, Step, acheck, check, install, plan, script, uninstall, upgrade
+from pgq_py.schema.installer import Plan, Step, acheck, check, install, parts, plan, script, uninstall, upgrade
 
-__all__ = ["Plan", "Step", "acheck", "check", "install", "plan", "script", "uninstall", "upgrade"]
+__all__ = ["Plan", "Step", "acheck", "check", "install", "parts", "plan", "script", "uninstall", "upgrade"]

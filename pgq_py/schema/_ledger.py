@@ -1,8 +1,8 @@
 """What a database says about its schema pgq: whether it is there, whether it is ours, and what has been applied to it.
 
-The ledger is the table pgq.migration, one row per migration; row 0 has the checksum of everything replaceable. A schema
-is ours when it has a ledger, its comment starts with `pgq-py`, and no extension owns it. Every other schema pgq, PgQ's
-own included, is foreign.
+The ledger is the table pgq.migration, one row per migration; row 0 has the checksum of everything replaceable, and rows
+below 0 are the optional parts that are installed. A schema is ours when it has a ledger, its comment starts with
+`pgq-py`, and no extension owns it. Every other schema pgq, PgQ's own included, is foreign.
 
 State is read with plain catalog queries, because a role without privileges on the schema must be able to ask.
 """
@@ -12,13 +12,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pgq_py.errors import ForeignSchema, SchemaMissing, SchemaOutdated
-from pgq_py.schema._source import Migration, Source
+from pgq_py.errors import ForeignSchema, InvalidArgument, SchemaMissing, SchemaOutdated
+from pgq_py.schema._source import Migration, Part, Source
 
-__all__ = ["LEDGER_SQL", "REPLACEABLE", "STATE_SQL", "Applied", "State", "pending", "require_ours"]
+__all__ = [
+    "FOREIGN_PARTS_SQL",
+    "LEDGER_SQL",
+    "PARTS",
+    "REPLACEABLE",
+    "STATE_SQL",
+    "Applied",
+    "State",
+    "parts_of",
+    "pending",
+    "require_ours",
+]
 
 REPLACEABLE = 0
 """The ledger's row for everything replaceable."""
+
+PARTS = {"coop": -1, "ext": -2}
+"""The ledger's rows for the optional parts; each has the schema pgq_<name> for itself."""
 
 STATE_SQL = """
 select coalesce(obj_description(n.oid, 'pg_namespace') like 'pgq-py%', false) as commented,
@@ -41,6 +55,14 @@ select coalesce(obj_description(n.oid, 'pg_namespace') like 'pgq-py%', false) as
   from pg_catalog.pg_namespace n
  where n.nspname = 'pgq'
 """
+
+FOREIGN_PARTS_SQL = """
+select s.nspname::text
+  from pg_catalog.pg_namespace s
+ where s.nspname = any (%s) and coalesce(obj_description(s.oid, 'pg_namespace'), '') not like 'pgq-py%%'
+ order by 1
+"""
+"""Of the schemas of optional parts, those that somebody else made."""
 
 LEDGER_SQL = "select version, name, checksum from pgq.migration order by version"
 
@@ -74,7 +96,10 @@ def require_ours(state: State | None) -> State:
     if state is None:
         raise SchemaMissing("this database has no schema pgq")
     if state.extension is not None:
-        raise ForeignSchema(f"the schema pgq belongs to the extension {state.extension}")
+        raise ForeignSchema(
+            f"the schema pgq belongs to the extension {state.extension}",
+            advice=f"{ForeignSchema.default_advice} PgQ's own is taken over by `pgq adopt`.",
+        )
     if not (state.commented and state.has_ledger):
         raise ForeignSchema("this database has a schema pgq that pgq-py did not create")
     return state
@@ -87,17 +112,38 @@ def pending(ledger: Sequence[Applied], source: Source) -> tuple[list[Migration],
     """
     applied = {row.version: row for row in ledger}
     known = {migration.version for migration in source.migrations}
-    if ahead := sorted(applied.keys() - known - {REPLACEABLE}):
-        raise SchemaOutdated(
-            f"the schema pgq is newer than this package: it has migration {ahead[-1]}, "
-            f"the package ends at {max(known, default=0)}",
-            advice="Nothing was changed. Upgrade the package: `pip install --upgrade pgq-py`.",
-        )
+    if ahead := sorted(version for version in applied.keys() - known if version > REPLACEABLE):
+        raise _newer(f"migration {ahead[-1]}, the package ends at {max(known, default=0)}")
     for migration in source.migrations:
         _refuse_changed(migration, applied.get(migration.version))
     todo = [migration for migration in source.migrations if migration.version not in applied]
     replaceable = applied.get(REPLACEABLE)
     return todo, replaceable is None or replaceable.checksum != source.checksum
+
+
+def parts_of(ledger: Sequence[Applied], source: Source, wanted: Sequence[str] = ()) -> tuple[list[Part], list[Part]]:
+    """The optional parts that are installed or wanted, and those of them that are still to be applied.
+
+    Raises InvalidArgument for a wanted part that there is not, SchemaOutdated for an installed one.
+    """
+    known = {part.name: part for part in source.parts}
+    if strange := sorted(set(wanted) - known.keys()):
+        raise InvalidArgument(
+            f"there is no optional part {strange[0]}",
+            advice=f"Nothing was changed. Parts are: {', '.join(known) or 'none'}.",
+        )
+    applied = {row.name: row.checksum for row in ledger if row.version < REPLACEABLE}
+    if ahead := sorted(applied.keys() - known.keys()):
+        raise _newer(f"the part {ahead[0]}, which the package has not")
+    there = [part for part in source.parts if part.name in applied or part.name in wanted]
+    return there, [part for part in there if applied.get(part.name) != part.checksum]
+
+
+def _newer(what: str) -> SchemaOutdated:
+    return SchemaOutdated(
+        f"the schema pgq is newer than this package: it has {what}",
+        advice="Nothing was changed. Upgrade the package: `pip install --upgrade pgq-py`.",
+    )
 
 
 def _refuse_changed(migration: Migration, row: Applied | None) -> None:

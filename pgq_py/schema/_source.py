@@ -3,10 +3,12 @@
     migrations/NNNN_name.sql    once each, in order; append-only: tables and what cannot be replaced
     functions/*.sql             on every install and upgrade, by file name
     post/*.sql                  after them, e.g. declarations that call them; idempotent
+    optional/PART/*.sql         after those, where that part was asked for; idempotent
     grants.sql                  last; idempotent
 
 Migrations have a checksum each, since a changed one has been applied in its old form somewhere. Everything else is
-replaceable, and has one checksum together: it differs when an upgrade has something to do.
+replaceable, and has one checksum together, and each optional part one of its own: it differs when an upgrade has
+something to do.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-__all__ = ["Migration", "Script", "Source", "load"]
+__all__ = ["Migration", "Part", "Script", "Source", "load"]
 
 _MIGRATION = re.compile(r"(\d{4})_([a-z0-9_]+)\.sql")
 
@@ -40,11 +42,24 @@ class Migration(Script):
 
 
 @dataclass(frozen=True)
+class Part:
+    """An optional part: its folder's name, and what is in it."""
+
+    name: str
+    scripts: tuple[Script, ...]
+
+    @cached_property
+    def checksum(self) -> str:
+        return _checksum(self.scripts)
+
+
+@dataclass(frozen=True)
 class Source:
     """All of a root's SQL."""
 
     migrations: tuple[Migration, ...]
     replaceable: tuple[Script, ...]
+    parts: tuple[Part, ...] = ()
 
     @property
     def grants(self) -> tuple[Script, ...]:
@@ -52,9 +67,8 @@ class Source:
 
     @cached_property
     def checksum(self) -> str:
-        """Of everything replaceable, names and order included."""
-        parts = "\n".join(f"{script.name} {script.checksum}" for script in self.replaceable)
-        return hashlib.sha256(parts.encode()).hexdigest()
+        """Of everything replaceable but the optional parts."""
+        return _checksum(self.replaceable)
 
 
 def load(root: Path) -> Source:
@@ -65,7 +79,19 @@ def load(root: Path) -> Source:
     folders = [sorted((root / name).glob("*.sql")) for name in ("functions", "post")]
     grants = [path for path in [root / "grants.sql"] if path.is_file()]
     files = [path for folder in [*folders, grants] for path in folder]
-    return Source(migrations, tuple(Script(str(path.relative_to(root)), _text(path)) for path in files))
+    parts = tuple(
+        Part(path.name, _scripts(root, sorted(path.glob("*.sql")))) for path in sorted(root.glob("optional/*"))
+    )
+    return Source(migrations, _scripts(root, files), parts)
+
+
+def _scripts(root: Path, files: list[Path]) -> tuple[Script, ...]:
+    return tuple(Script(str(path.relative_to(root)), _text(path)) for path in files)
+
+
+def _checksum(scripts: tuple[Script, ...]) -> str:
+    """Names and order included."""
+    return hashlib.sha256("\n".join(f"{script.name} {script.checksum}" for script in scripts).encode()).hexdigest()
 
 
 def _migration(path: Path) -> Migration:

@@ -4,7 +4,8 @@
 --      pgq_writer  produces
 --      pgq_admin   both, and creates, configures, ticks and rotates
 --
--- PUBLIC may ask for the version and for information, nothing else.
+-- PUBLIC may ask for the version and for information, nothing else. Optional parts have
+-- schemas of their own: pgq_coop is for readers, pgq_ext for writers, as in PgQ.
 
 do $$
 declare
@@ -26,6 +27,23 @@ end;
 $$;
 
 grant usage on schema pgq to public;
+
+do $$
+declare
+    part  text;
+    fn    text;
+begin
+    for part in select nspname from pg_namespace where nspname in ('pgq_coop', 'pgq_ext') loop
+        execute format('grant usage on schema %I to public', part);
+        execute format('revoke all on all functions in schema %I from public', part);
+    end loop;
+    if to_regrole('pgq_writer') is not null then
+        for fn in select oid::regprocedure from pg_proc where pronamespace = to_regnamespace('pgq_ext') and proname !~ '^_' loop
+            execute format('grant execute on function %s to pgq_writer', fn);
+        end loop;
+    end if;
+end;
+$$;
 
 do $$
 declare
@@ -66,6 +84,20 @@ begin
             pgq.consume_grant, pgq.migration, pgq.job_queue, pgq.lane, pgq.worker, pgq.schedule, pgq.job, pgq.job_stats,
             pgq.worker_info, pgq.job_archive to pgq_admin;
     end if;
+end;
+$$;
+
+-- Roles with rights for single consumers, on functions that have been added since.
+do $$
+declare
+    role  text;
+    fn    text;
+begin
+    for role in select distinct role_name from pgq.consume_grant where to_regrole(quote_ident(role_name)) is not null loop
+        for fn in select * from pgq._functions_for('pgq_reader') loop
+            execute format('grant execute on function %s to %I', fn, role);
+        end loop;
+    end loop;
 end;
 $$;
 

@@ -7,11 +7,14 @@ text; applying it, showing it (`--dry-run`) and printing it for psql (`--sql`) a
 It needs the right to create a schema in the database, nothing more: no superuser, no extension. The roles pgq_reader,
 pgq_writer and pgq_admin are made by grants.sql where the installing role may create roles; else a notice says so, and
 an upgrade after they have been made hands out the grants.
+
+Optional parts (`coop`, `ext`) have schemas of their own. Once installed they are in the ledger: upgrades apply them
+anew, and uninstall drops them too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,11 +25,22 @@ from psycopg.errors import Diagnostic
 from psycopg.pq import TransactionStatus
 from psycopg.rows import class_row
 
-from pgq_py.errors import PgqError, SchemaMissing, SchemaOutdated
-from pgq_py.schema._ledger import LEDGER_SQL, REPLACEABLE, STATE_SQL, Applied, State, pending, require_ours
-from pgq_py.schema._source import Migration, Source, load
+from pgq_py.errors import ForeignSchema, PgqError, SchemaMissing, SchemaOutdated
+from pgq_py.schema._ledger import (
+    FOREIGN_PARTS_SQL,
+    LEDGER_SQL,
+    PARTS,
+    REPLACEABLE,
+    STATE_SQL,
+    Applied,
+    State,
+    parts_of,
+    pending,
+    require_ours,
+)
+from pgq_py.schema._source import Migration, Part, Source, load
 
-__all__ = ["Plan", "Step", "acheck", "check", "install", "plan", "script", "uninstall", "upgrade"]
+__all__ = ["Plan", "Step", "acheck", "check", "install", "parts", "plan", "script", "uninstall", "upgrade"]
 
 ROOT = Path(__file__).parent
 Notify = Callable[[str], None]
@@ -60,40 +74,56 @@ class Plan:
         return f"begin;\n{_LOCK};\n{_PATH};\n\n{body}\n\ncommit;\n"
 
 
-def install(conn: Connection, *, notify: Notify | None = None, root: Path = ROOT) -> Plan:
-    """Bring the schema to this package's version, creating it where there is none; return what was done.
+def install(conn: Connection, *, parts: Sequence[str] = (), notify: Notify | None = None, root: Path = ROOT) -> Plan:
+    """Bring the schema to this package's version, creating it where there is none, with these optional parts beside
+    those it has; return what was done.
 
-    Notices of the SQL (skipped roles) go to `notify`. Raises ForeignSchema and SchemaOutdated (database newer than the
-    package, or a migration changed after it had been applied); nothing is changed then.
+    Notices of the SQL (skipped roles) go to `notify`. Raises InvalidArgument for an unknown part, ForeignSchema and
+    SchemaOutdated (database newer than the package, or a migration changed after it had been applied); nothing is
+    changed then.
     """
-    with _locked(conn, notify):
-        return _apply(conn, plan(conn, root=root))
+    with locked(conn, notify):
+        return apply(conn, plan(conn, parts=parts, root=root))
 
 
 def upgrade(conn: Connection, *, notify: Notify | None = None, root: Path = ROOT) -> Plan:
     """As install, but the schema must be there. Raises SchemaMissing where it is not."""
-    with _locked(conn, notify):
+    with locked(conn, notify):
         require_ours(_state(conn))
-        return _apply(conn, plan(conn, root=root))
+        return apply(conn, plan(conn, root=root))
 
 
-def plan(conn: Connection, *, root: Path = ROOT) -> Plan:
+def plan(conn: Connection, *, parts: Sequence[str] = (), root: Path = ROOT) -> Plan:
     """What install would do now. Changes nothing; raises what install would raise."""
     state = _state(conn)
     source = load(root)
+    ledger: list[Applied] = []
+    if state is not None:
+        require_ours(state)
+        ledger = _ledger(conn)
+    chosen, due = parts_of(ledger, source, parts)
+    _refuse_foreign(conn, [part for part in chosen if PARTS[part.name] not in {row.version for row in ledger}])
     if state is None:
-        return _plan(list(source.migrations), source)
-    require_ours(state)
-    todo, differs = pending(_ledger(conn), source)
+        return _plan(list(source.migrations), source, chosen)
+    todo, differs = pending(ledger, source)
     if todo or differs:
-        return _plan(todo, source)
-    return Plan(tuple(Step(item.name, item.sql) for item in source.grants if state.grants_due))
+        return _plan(todo, source, chosen)
+    steps = _part_steps(due)
+    if due or state.grants_due:
+        steps += [Step(item.name, item.sql) for item in source.grants]
+    return Plan(tuple(steps))
 
 
-def script(*, root: Path = ROOT) -> str:
-    """The whole installation as one script for an empty database."""
+def script(*, parts: Sequence[str] = (), root: Path = ROOT) -> str:
+    """The whole installation as one script for an empty database. Raises InvalidArgument for an unknown part."""
     source = load(root)
-    return _plan(list(source.migrations), source).script()
+    return _plan(list(source.migrations), source, parts_of([], source, parts)[0]).script()
+
+
+def parts(conn: Connection) -> list[str]:
+    """Names of the optional parts that a database has, whoever asks."""
+    found = _rows(conn, "select nspname from pg_catalog.pg_namespace where obj_description(oid) like 'pgq-py%'")
+    return sorted({str(row[0]).removeprefix("pgq_") for row in found} & PARTS.keys())
 
 
 def check(conn: Connection, *, root: Path = ROOT) -> None:
@@ -122,25 +152,46 @@ def uninstall(conn: Connection, *, force: bool = False, notify: Notify | None = 
     Unless forced, it is refused while queues may hold events, or while tables and views elsewhere depend on the schema.
     Raises PgqError for both, ForeignSchema for a schema that is not ours.
     """
-    with _locked(conn, notify):
+    with locked(conn, notify):
         state = _state(conn)
         if state is None:
             return False
         require_ours(state)
         if not force:
             _refuse_loss(conn)
+        for part in parts(conn):
+            conn.execute(f"drop schema pgq_{part} cascade".encode())
         conn.execute("drop schema pgq cascade")
         return True
 
 
-def _plan(migrations: list[Migration], source: Source) -> Plan:
+def _plan(migrations: list[Migration], source: Source, chosen: Sequence[Part]) -> Plan:
     steps = []
     for migration in migrations:
         entry = _entry(migration.version, migration.name, migration.checksum)
         steps.append(Step(f"migration {migration.version:04d} {migration.name}", f"{migration.sql}\n{entry}"))
-    steps += [Step(item.name, item.sql) for item in source.replaceable]
+    steps += [Step(item.name, item.sql) for item in source.replaceable if item not in source.grants]
+    steps += _part_steps(chosen)
+    steps += [Step(item.name, item.sql) for item in source.grants]
     steps.append(Step("ledger functions", _entry(REPLACEABLE, "functions", source.checksum)))
     return Plan(tuple(steps))
+
+
+def _part_steps(chosen: Sequence[Part]) -> list[Step]:
+    steps = []
+    for part in chosen:
+        steps += [Step(item.name, item.sql) for item in part.scripts]
+        steps.append(Step(f"ledger {part.name}", _entry(PARTS[part.name], part.name, part.checksum)))
+    return steps
+
+
+def _refuse_foreign(conn: Connection, new: Sequence[Part]) -> None:
+    """Raise ForeignSchema where somebody else has the schema of a part that is to be installed."""
+    for (name,) in _rows(conn, FOREIGN_PARTS_SQL, [[f"pgq_{part.name}" for part in new]]):
+        raise ForeignSchema(
+            f"this database has a schema {name} that pgq-py did not create",
+            advice=f"Nothing was changed. Move it away: `alter schema {name} rename to {name}_old`.",
+        )
 
 
 def _entry(version: int, name: str, checksum: str) -> str:
@@ -152,7 +203,7 @@ def _entry(version: int, name: str, checksum: str) -> str:
     )
 
 
-def _apply(conn: Connection, todo: Plan) -> Plan:
+def apply(conn: Connection, todo: Plan) -> Plan:
     for step in todo.steps:
         conn.execute("set local client_min_messages = notice")  # one file's `set local` must not hush the next
         # Bytes without parameters: the simple protocol, which takes several statements and leaves % alone.
@@ -161,7 +212,7 @@ def _apply(conn: Connection, todo: Plan) -> Plan:
 
 
 @contextmanager
-def _locked(conn: Connection, notify: Notify | None) -> Iterator[None]:
+def locked(conn: Connection, notify: Notify | None) -> Iterator[None]:
     """A transaction of our own, or a savepoint in the caller's, holding the lock.
 
     Every read inside sees the newest state.
@@ -231,13 +282,15 @@ _DEPENDENTS = """
 select 'trigger ' || t.tgname || ' on ' || t.tgrelid::regclass::text
   from pg_catalog.pg_trigger t
   join pg_catalog.pg_proc p on p.oid = t.tgfoid and p.pronamespace = 'pgq'::regnamespace
-  join pg_catalog.pg_class c on c.oid = t.tgrelid and c.relnamespace <> 'pgq'::regnamespace
+  join pg_catalog.pg_class c on c.oid = t.tgrelid
+  join pg_catalog.pg_namespace n on n.oid = c.relnamespace and n.nspname not in ('pgq', 'pgq_coop', 'pgq_ext')
  where not t.tgisinternal
  union
 select 'view ' || v.oid::regclass::text
   from pg_catalog.pg_depend d
   join pg_catalog.pg_rewrite r on d.classid = 'pg_catalog.pg_rewrite'::regclass and r.oid = d.objid
-  join pg_catalog.pg_class v on v.oid = r.ev_class and v.relnamespace <> 'pgq'::regnamespace
+  join pg_catalog.pg_class v on v.oid = r.ev_class
+  join pg_catalog.pg_namespace n on n.oid = v.relnamespace and n.nspname not in ('pgq', 'pgq_coop', 'pgq_ext')
  where (d.refclassid = 'pg_catalog.pg_class'::regclass
         and d.refobjid in (select oid from pg_catalog.pg_class where relnamespace = 'pgq'::regnamespace))
     or (d.refclassid = 'pg_catalog.pg_proc'::regclass
@@ -261,6 +314,6 @@ def _refuse_loss(conn: Connection) -> None:
         )
 
 
-def _rows(conn: Connection, query: Any) -> list[tuple[Any, ...]]:
+def _rows(conn: Connection, query: Any, params: Any = None) -> list[tuple[Any, ...]]:
     with conn.cursor(row_factory=psycopg.rows.tuple_row) as cur:
-        return cur.execute(query).fetchall()
+        return cur.execute(query, params).fetchall()

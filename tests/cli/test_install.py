@@ -68,7 +68,7 @@ def test_uninstall_needs_yes_where_nobody_can_be_asked(pgq: Run, db: Database) -
     assert "--yes" in answer.err
     assert db.value(THERE)
     assert pgq("uninstall", "--dry-run", "--json").json == {"schema": "pgq", "queues": []}
-    assert pgq("uninstall", "--sql").out == "drop schema pgq cascade;\n"
+    assert pgq("uninstall", "--sql").out.startswith("drop schema pgq cascade;\n")
     assert db.value(THERE)
     assert pgq("uninstall", "--yes", "--json").json == {"schema": "pgq", "dropped": True}
     assert not db.value(THERE)

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.newest
 SILENT = {"run"}
 """Without an answer."""
 
-ELSEWHERE = {"dev", "demo"} | {verb for verb in verbs() if verb.startswith("bench ")}
-"""Verbs that start a server: see test_dev, tests/test_demo, and a benchmark below."""
+ELSEWHERE = {"dev", "demo", "adopt"} | {verb for verb in verbs() if verb.startswith("bench ")}
+"""Verbs that start a server, or need PgQ's: see test_dev, tests/test_demo, tests/compat, and a benchmark below."""
 
 LIFE = """
 install --dry-run

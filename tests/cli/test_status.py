@@ -29,7 +29,7 @@ def test_a_healthy_log(pgq: Run, terminal: Run, db: Database, queue: None) -> No
     answer = pgq("status", "--json")
     assert answer.status == 0
     sections = ["queues", "consumers", "rings", "blockers", "evictions", "problems"]
-    assert list(answer.json) == ["healthy", "version", *sections]
+    assert list(answer.json) == ["healthy", "version", "parts", *sections]
     (shown,), (consumer,) = answer.json["queues"], answer.json["consumers"]
     assert (shown["queue"], shown["events_waiting"], shown["tick_due"], shown["last_tick"]) == ("orders", 0, False, "1")
     assert (consumer["consumer"], consumer["pending_events"]) == ("mailer", 0)

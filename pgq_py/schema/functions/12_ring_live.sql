@@ -26,6 +26,9 @@ returns boolean language plpgsql as $$
 --      The caller holds the event ring's lock, as do register and seek, so
 --      no cursor moves backwards meanwhile; a cursor read a moment too early
 --      is only more careful. Without consumers the newest tick decides.
+--      Main consumers come before their subconsumers: a batch goes from the one
+--      to the other in one transaction, and who sees the main consumer behind it
+--      sees, in a later statement, the subconsumer that has it.
 --      Retention is a cursor that stands at the last tick old enough.
 -- ----------------------------------------------------------------------
 declare
@@ -36,7 +39,8 @@ begin
     if (pgq._newest_tick(i_queue)).lo <= i_generation then
         return false;
     end if;
-    for sub in select sub_id from pgq.registration where sub_queue = i_queue loop
+    for sub in select sub_id from pgq.registration where sub_queue = i_queue
+               order by sub_main nulls first loop
         if pgq._still_registered(sub) and (pgq._cursor(sub)).lo <= i_generation then
             return false;
         end if;

@@ -67,11 +67,12 @@ returns void language plpgsql as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._place_cursor(2)
 --
---      Set a registration to a tick, with no open batch.
+--      Set a registration to a tick, with no open batch. A subconsumer then
+--      needs no event, and keeps no slot.
 -- ----------------------------------------------------------------------
 begin
     c.last_tick := t.tick_id;
-    c.lo := t.lo;
+    c.lo := case when pgq._owner(c.sub_id) = c.sub_id then t.lo else 9223372036854775807 end;
     c.next_tick := null;
     c.batch_id := null;
     c.acked := null;
@@ -80,6 +81,57 @@ begin
 end;
 $$;
 comment on function pgq._place_cursor(pgq.cursor_ring, pgq.tick_ring) is 'Set a registration to a tick';
+
+
+create or replace function pgq._owner(i_sub int4)
+returns int4 language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._owner(1)
+--
+--      The registration that a registration's retries belong to: the main
+--      consumer's for a subconsumer, for any of them may get the batch in which
+--      they come again; else itself.
+-- ----------------------------------------------------------------------
+begin
+    return coalesce((select sub_main from pgq.registration where sub_id = i_sub), i_sub);
+end;
+$$;
+comment on function pgq._owner(int4) is 'Registration that the retries of a registration belong to';
+
+
+create or replace function pgq._main_consumer(r pgq.registration)
+returns text language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._main_consumer(1)
+--
+--      Name of the consumer that a registration consumes for: rights, retry
+--      policy and dead letters are that one's.
+-- ----------------------------------------------------------------------
+begin
+    return (select co_name from pgq.registration join pgq.consumer on co_id = sub_consumer
+            where sub_id = coalesce(r.sub_main, r.sub_id));
+end;
+$$;
+comment on function pgq._main_consumer(pgq.registration) is 'Name of the consumer that a registration consumes for';
+
+
+create or replace function pgq._require_position(r pgq.registration)
+returns void language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._require_position(1)
+--
+--      Refuse a subconsumer where a position of its own is needed.
+-- Errors:
+--      PQ006
+-- ----------------------------------------------------------------------
+begin
+    if r.sub_main is not null then
+        raise exception 'subconsumer of % has no position of its own', quote_literal(pgq._main_consumer(r))
+            using errcode = 'PQ006', hint = 'Take its batches with pgq_coop.next_batch(); move the main consumer.';
+    end if;
+end;
+$$;
+comment on function pgq._require_position(pgq.registration) is 'Refuse a subconsumer where a position of its own is needed';
 
 
 create or replace function pgq._registration(i_queue_name text, i_consumer_name text)
@@ -113,7 +165,7 @@ begin
             using errcode = 'PQ002', detail = coalesce(e, ''),
                   hint = 'Register it with pgq.register_consumer(queue, consumer).';
     end if;
-    perform pgq._require_consume(r.sub_queue, i_consumer_name);
+    perform pgq._require_consume_as(r);
     return r;
 end;
 $$;
@@ -169,8 +221,9 @@ returns pgq.registration language plpgsql set enable_seqscan = off as $$
 --      The registration that a batch id was given to, or null. Whether the
 --      batch is still open is for its cursor to say.
 --
---      The order serves the plan alone: without it, a plan made while the
---      slot was empty reads the slot from its beginning ever after.
+--      The last one, where a subconsumer took the batch of another: it writes a
+--      greater pos. The order also serves the plan: without it, a plan made
+--      while the slot was empty reads the slot from its beginning ever after.
 -- ----------------------------------------------------------------------
 declare
     sub  int4;
@@ -178,15 +231,15 @@ declare
 begin
     case pg_sequence_last_value('pgq.cursor_ring_phase'::regclass) / 2 % 3
         when 0 then
-            select sub_id into sub from pgq.cursor_ring_0 where batch_id = i_batch order by batch_id, pos limit 1;
+            select sub_id into sub from pgq.cursor_ring_0 where batch_id = i_batch order by batch_id desc, pos desc limit 1;
         when 1 then
-            select sub_id into sub from pgq.cursor_ring_1 where batch_id = i_batch order by batch_id, pos limit 1;
+            select sub_id into sub from pgq.cursor_ring_1 where batch_id = i_batch order by batch_id desc, pos desc limit 1;
         else
-            select sub_id into sub from pgq.cursor_ring_2 where batch_id = i_batch order by batch_id, pos limit 1;
+            select sub_id into sub from pgq.cursor_ring_2 where batch_id = i_batch order by batch_id desc, pos desc limit 1;
     end case;
     for attempt in 1 .. 3 loop
         exit when sub is not null;
-        select sub_id into sub from pgq.cursor_ring where batch_id = i_batch order by batch_id, pos limit 1;
+        select sub_id into sub from pgq.cursor_ring where batch_id = i_batch order by batch_id desc, pos desc limit 1;
     end loop;
     select * into r from pgq.registration where sub_id = sub;
     return r;

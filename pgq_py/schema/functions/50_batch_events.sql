@@ -111,7 +111,7 @@ begin
     c := pgq._open_cursor(x_batch_id);
     select * into q from pgq.queue
         where queue_id = (select sub_queue from pgq.registration where sub_id = c.sub_id);
-    return pgq._window_sql(q, c.sub_id, pgq._cursor_tick(q.queue_id, c.last_tick),
+    return pgq._window_sql(q, pgq._owner(c.sub_id), pgq._cursor_tick(q.queue_id, c.last_tick),
                            pgq._cursor_tick(q.queue_id, c.next_tick), c.acked) || ' order by ev_id';
 end;
 $$;

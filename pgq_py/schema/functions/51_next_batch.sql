@@ -22,6 +22,9 @@ declare
     newest  pgq.tick_ring := pgq._newest_tick(r.sub_queue);
 begin
     c := pgq._cursor(r.sub_id);
+    if c.batch_id is null and r.sub_main is not null then
+        perform pgq._require_position(r);
+    end if;
     if c.batch_id is null and newest.tick_id = c.last_tick then
         c := null;
         return;
@@ -39,6 +42,9 @@ begin
             perform pgq._move_cursor(c);
         end if;
         return;
+    end if;
+    if r.sub_main is not null then
+        perform pgq._require_position(r);
     end if;
     if newest.tick_queue = r.sub_queue and newest.tick_id = prev.tick_id + 1
        and coalesce(i_min_lag, i_min_interval) is null and i_min_count is null then
@@ -233,7 +239,7 @@ begin
         used := pgq._used_slots(q, b.prev, b.cur);
         if cardinality(used) = 1 then
             return query execute 'select * from pgq._read_' || q.queue_id || '($1, $2, $3, $4, $5, $6, $7, $8)'
-                using used[1], r.sub_id, pg_snapshot_xmax((b.prev).tick_snapshot), pg_snapshot_xmax((b.cur).tick_snapshot),
+                using used[1], coalesce(r.sub_main, r.sub_id), pg_snapshot_xmax((b.prev).tick_snapshot), pg_snapshot_xmax((b.cur).tick_snapshot),
                       array(select pg_snapshot_xip((b.prev).tick_snapshot) except select pg_snapshot_xip((b.cur).tick_snapshot)),
                       (b.cur).tick_snapshot, (b.c).acked, i_at_once::bigint;
         else
@@ -242,7 +248,7 @@ begin
                        null::bigint, null::bigint, null::boolean, ev_id, ev_time, ev_txid::text::bigint, ev_retry,
                        ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4
                 from (%s) e order by ev_id limit %s $q$,
-                pgq._window_sql(q, r.sub_id, b.prev, b.cur, (b.c).acked), i_at_once);
+                pgq._window_sql(q, coalesce(r.sub_main, r.sub_id), b.prev, b.cur, (b.c).acked), i_at_once);
         end if;
         get diagnostics n = row_count;
         whole := n < i_at_once;

@@ -31,6 +31,7 @@ begin
     perform pgq._require_read_committed('receive');
     perform pgq._check_max_events(i_max_events);
     r := pgq._registration(i_queue_name, i_consumer_name);
+    perform pgq._require_position(r);
     c := pgq._cursor(r.sub_id);
     if c.batch_id is null and (pgq._newest_tick(r.sub_queue)).tick_id = c.last_tick then
         return;

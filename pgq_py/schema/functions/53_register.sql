@@ -45,6 +45,58 @@ $$;
 comment on function pgq._seekable_tick(int4, bigint) is 'A tick that a consumer may be placed at';
 
 
+create or replace function pgq._register(q pgq.queue, i_name text, i_tick bigint, i_main int4)
+returns integer language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._register(4)
+--
+--      Register a consumer behind a tick (null: the newest), or move it there
+--      when it is registered and a tick is given.
+--
+-- Parameters:
+--      i_main  - make it a subconsumer of this registration; null: of none
+-- Returns:
+--      1 registered, 0 it was already
+-- Errors:
+--      PQ001, PQ006 a tick for a subconsumer, PQ008
+-- ----------------------------------------------------------------------
+declare
+    r   pgq.registration;
+    c   pgq.cursor_ring;
+    t   pgq.tick_ring;
+    e   pgq.eviction;
+    co  int4;
+begin
+    insert into pgq.consumer (co_name) values (i_name) on conflict do nothing;
+    select co_id into co from pgq.consumer where co_name = i_name;
+    perform pgq._lock_event_ring(q.queue_id, 'Event queue not created yet');
+    if i_tick is not null then
+        t := pgq._seekable_tick(q.queue_id, i_tick);
+    end if;
+
+    select * into r from pgq.registration where sub_queue = q.queue_id and sub_consumer = co for update;
+    if found then
+        if i_tick is not null then
+            perform pgq._require_position(r);
+            perform pgq._place_cursor(pgq._cursor(r.sub_id), t);
+        end if;
+        return 0;
+    end if;
+    delete from pgq.eviction where queue_id = q.queue_id and consumer_name = i_name returning * into e;
+    if found then
+        raise warning 'consumer % was evicted from queue % at %: events after tick % were not delivered to it',
+            i_name, q.queue_name, e.evicted_at, e.last_tick;
+    end if;
+    insert into pgq.registration (sub_queue, sub_consumer, sub_main) values (q.queue_id, co, i_main)
+        returning sub_id into c.sub_id;
+    c.pos := 0;
+    perform pgq._place_cursor(c, case when i_tick is null then pgq._newest_tick(q.queue_id) else t end);
+    return 1;
+end;
+$$;
+comment on function pgq._register(pgq.queue, text, bigint, int4) is 'Register a consumer or subconsumer, or move it';
+
+
 create or replace function pgq.register_consumer_at(x_queue_name text, x_consumer_name text, x_tick_pos bigint)
 returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
 -- ----------------------------------------------------------------------
@@ -65,45 +117,18 @@ returns integer language plpgsql security definer set search_path = pg_catalog, 
 --      pgq.consumer, pgq.registration, pgq.cursor_ring (insert), pgq.ring (locked)
 -- ----------------------------------------------------------------------
 declare
-    q   pgq.queue := pgq._queue(x_queue_name, 'Event queue not created yet');
-    r   pgq.registration;
-    c   pgq.cursor_ring;
-    t   pgq.tick_ring;
-    e   pgq.eviction;
-    co  int4;
+    q  pgq.queue := pgq._queue(x_queue_name, 'Event queue not created yet');
 begin
     perform pgq._require_read_committed('register_consumer');
     perform pgq._check_name('consumer', x_consumer_name);
     perform pgq._require_consume(q.queue_id, x_consumer_name);
-    select s.* into r from pgq.registration s join pgq.consumer on co_id = sub_consumer
-        where sub_queue = q.queue_id and co_name = x_consumer_name;
-    if found and x_tick_pos is null then
+    if x_tick_pos is null and exists (
+        select from pgq.registration join pgq.consumer on co_id = sub_consumer
+        where sub_queue = q.queue_id and co_name = x_consumer_name)
+    then
         return 0;
     end if;
-
-    insert into pgq.consumer (co_name) values (x_consumer_name) on conflict do nothing;
-    select co_id into co from pgq.consumer where co_name = x_consumer_name;
-    perform pgq._lock_event_ring(q.queue_id, 'Event queue not created yet');
-    if x_tick_pos is not null then
-        t := pgq._seekable_tick(q.queue_id, x_tick_pos);
-    end if;
-
-    select * into r from pgq.registration where sub_queue = q.queue_id and sub_consumer = co for update;
-    if found then
-        if x_tick_pos is not null then
-            perform pgq._place_cursor(pgq._cursor(r.sub_id), t);
-        end if;
-        return 0;
-    end if;
-    delete from pgq.eviction where queue_id = q.queue_id and consumer_name = x_consumer_name returning * into e;
-    if found then
-        raise warning 'consumer % was evicted from queue % at %: events after tick % were not delivered to it',
-            x_consumer_name, x_queue_name, e.evicted_at, e.last_tick;
-    end if;
-    insert into pgq.registration (sub_queue, sub_consumer) values (q.queue_id, co) returning sub_id into c.sub_id;
-    c.pos := 0;
-    perform pgq._place_cursor(c, case when x_tick_pos is null then pgq._newest_tick(q.queue_id) else t end);
-    return 1;
+    return pgq._register(q, x_consumer_name, x_tick_pos, null);
 end;
 $$;
 comment on function pgq.register_consumer_at(text, text, bigint) is
@@ -126,9 +151,9 @@ returns boolean language plpgsql as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._remove_registration(2)
 --
---      Remove a registration and bury the events that are its alone: retries
---      that wait, and those that are back in the log and not finished. The
---      caller has the event ring's lock; with the delay and dead rings' locks
+--      Remove a registration, with its subconsumers, and bury the events that
+--      are its alone: retries that wait, and those that are back in the log and
+--      not finished. The caller has the event ring's lock; with the delay and dead rings' locks
 --      no release and no replay is under way either.
 -- Returns:
 --      false when it was gone already
@@ -162,6 +187,7 @@ begin
         where q.queue_id = $6 and co.co_id = $7 order by o.ev_id $q$,
         pgq._dead_slot(), pgq._pending_sql(r.sub_queue, pgq._newest_tick(-r.sub_queue)), 'event_' || r.sub_queue)
         using r.sub_id, last.tick_snapshot, c.acked, next.tick_snapshot, i_reason, r.sub_queue, r.sub_consumer;
+    perform pgq._remove_registration(s, i_reason) from pgq.registration s where s.sub_main = r.sub_id;
     delete from pgq.registration where sub_id = r.sub_id;
     return true;
 end;
@@ -178,12 +204,13 @@ returns integer language plpgsql security definer set search_path = pg_catalog, 
 --      that it has not finished become dead letters.
 --
 -- Returns:
---      1, or 0 when it was not registered
+--      1, and one for each of its subconsumers, or 0 when it was not registered
 -- Errors:
 --      PQ007
 -- ----------------------------------------------------------------------
 declare
     r  pgq.registration;
+    n  int4;
 begin
     perform pgq._require_read_committed('unregister_consumer');
     select s.* into r from pgq.registration s
@@ -192,13 +219,14 @@ begin
     if not found then
         return 0;
     end if;
-    perform pgq._require_consume(r.sub_queue, x_consumer_name);
+    perform pgq._require_consume_as(r);
     perform pgq._lock_event_ring(r.sub_queue, 'No such queue');
-    return pgq._remove_registration(r, 'its consumer was unregistered')::int;
+    select 1 + count(*) into n from pgq.registration where sub_main = r.sub_id;
+    return case when pgq._remove_registration(r, 'its consumer was unregistered') then n else 0 end;
 end;
 $$;
 comment on function pgq.unregister_consumer(text, text) is
-'Remove a consumer from a queue. Returns 1, or 0 when it was not registered.';
+'Remove a consumer from a queue, with its subconsumers. Returns how many registrations went; 0: it was not registered.';
 
 
 create or replace function pgq.seek(i_queue_name text, i_consumer_name text, i_tick_id bigint)
@@ -220,6 +248,7 @@ declare
 begin
     perform pgq._require_read_committed('seek');
     r := pgq._registration(i_queue_name, i_consumer_name);
+    perform pgq._require_position(r);
     perform pgq._lock_event_ring(r.sub_queue, 'No such queue');
     t := pgq._seekable_tick(r.sub_queue, i_tick_id);
     r := pgq._locked_registration(i_queue_name, i_consumer_name);
@@ -245,6 +274,7 @@ declare
 begin
     perform pgq._require_read_committed('seek');
     r := pgq._registration(i_queue_name, i_consumer_name);
+    perform pgq._require_position(r);
     perform pgq._lock_event_ring(r.sub_queue, 'No such queue');
     perform from pgq.ring where ring_name = 'tick_ring' for update;
     return r.sub_queue;

@@ -20,7 +20,7 @@ begin
     return query execute format(
         'select distinct on (ev_id) ev_id, ev_time, ev_retry, ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4'
         ' from (%s) e where $1 is null or ev_id = any ($1) order by ev_id, ev_retry desc nulls last',
-        pgq._window_sql(q, c.sub_id, pgq._cursor_tick(q.queue_id, c.last_tick),
+        pgq._window_sql(q, pgq._owner(c.sub_id), pgq._cursor_tick(q.queue_id, c.last_tick),
                         pgq._cursor_tick(q.queue_id, c.next_tick), c.acked))
         using i_ids;
 end;
@@ -107,7 +107,7 @@ begin
                e.ev_extra1, e.ev_extra2, e.ev_extra3, e.ev_extra4
         from pgq._batch_events($1, $2) e join unnest($2, $3) w(ev_id, due) using (ev_id)
         where ev_id <> all (array(select pgq._waiting_retries($4, $5, $2))) $q$, pgq._delay_slot(nr))
-        using c, i_ids, i_due, nr, c.sub_id;
+        using c, i_ids, i_due, nr, pgq._owner(c.sub_id);
     get diagnostics moved = row_count;
     if moved > 0 then
         perform pgq._wake(nr, true);
@@ -220,7 +220,7 @@ begin
     execute format('insert into pgq.%I (due, ev_queue, ev_id, ev_time, ev_owner, ev_retry, ev_type, ev_data,'
                    ' ev_extra1, ev_extra2, ev_extra3, ev_extra4) values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)',
                    pgq._delay_slot(q.queue_id))
-        using coalesce(x_retry_after, pgq._clock()), q.queue_id, id, coalesce(x_ev_time, now()), r.sub_id, x_ev_retry,
+        using coalesce(x_retry_after, pgq._clock()), q.queue_id, id, coalesce(x_ev_time, now()), pgq._owner(r.sub_id), x_ev_retry,
               x_ev_type, x_ev_data, x_ev_extra1, x_ev_extra2, x_ev_extra3, x_ev_extra4;
     perform pgq._wake(q.queue_id, true);
     return id;

@@ -130,7 +130,7 @@ begin
     if c.sub_id <> r.sub_id then
         raise exception 'batch % is not open for %/%', i_batch_id, i_queue_name, i_consumer_name using errcode = 'PQ003';
     end if;
-    p := pgq._retry_policy(r.sub_queue, i_consumer_name);
+    p := pgq._retry_policy(r.sub_queue, pgq._main_consumer(r));
 
     select array_agg(ev_id order by ev_id) filter (where not doomed), array_agg(coalesce(ev_retry, 0) + 1 order by ev_id) filter (where not doomed),
            array_agg(ev_id order by ev_id) filter (where doomed)
@@ -145,7 +145,7 @@ begin
     end if;
     retried := pgq._delay_retries(c, coalesce(again, '{}'), array(
         select pgq._clock() + coalesce(i_retry_in, pgq._retry_delay(p, n)) from unnest(retries) with ordinality u(n, nth) order by nth));
-    dead := pgq._bury(c, coalesce(gone, '{}'), i_queue_name, i_consumer_name, i_reason);
+    dead := pgq._bury(c, coalesce(gone, '{}'), i_queue_name, pgq._main_consumer(r), i_reason);
 end;
 $$;
 comment on function pgq.nack(text, text, bigint, bigint[], text, interval, boolean) is

@@ -79,13 +79,15 @@ returns interval language plpgsql as $$
 --
 --      For how long the first unfinished events of a registration have been
 --      waiting: the age of the tick that follows its last one; null when
---      none does.
+--      none does, and for a subconsumer without a batch.
 -- ----------------------------------------------------------------------
 declare
     at  timestamptz;
+    c   pgq.cursor_ring := pgq._cursor(r.sub_id);
 begin
-    select min(tick_time) into at from pgq.tick_ring
-        where tick_queue = r.sub_queue and tick_id > (select (pgq._cursor(r.sub_id)).last_tick);
+    if c.lo < 9223372036854775807 then
+        select min(tick_time) into at from pgq.tick_ring where tick_queue = r.sub_queue and tick_id > c.last_tick;
+    end if;
     return clock_timestamp() - at;
 end;
 $$;
@@ -119,6 +121,7 @@ begin
     end if;
     perform pgq._lock_event_ring(q.queue_id, 'No such queue');
     for r in select * from pgq.registration where sub_queue = q.queue_id for update loop
+        continue when not pgq._still_registered(r.sub_id);  -- it went with its main consumer
         late := pgq._consumer_lag(r);
         continue when (late > q.queue_max_consumer_lag) is not true;
         select co_name into name from pgq.consumer where co_id = r.sub_consumer;

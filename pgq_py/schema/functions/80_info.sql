@@ -79,7 +79,8 @@ returns setof record language plpgsql security definer set search_path = pg_cata
 --      Where consumers stand: of one queue or all (null), one name or all.
 --
 -- Returns:
---      lag             - age of the last tick it has finished
+--      lag             - age of the last tick it has finished; null, as last_tick
+--                        is, for a subconsumer without a batch
 --      last_seen       - time since it last took or finished anything
 --      last_tick, current_batch, next_tick  - its cursor
 --      pending_events  - from the event sequence: a hint, not a count
@@ -98,6 +99,9 @@ begin
              order by 3, 4
     loop
         c := pgq._cursor(r.sub_id);
+        if c.lo = 9223372036854775807 then
+            c.last_tick := null;
+        end if;
         t := pgq._find_tick(r.queue_id, c.last_tick);
         queue_name := r.qname;
         consumer_name := r.co_name;

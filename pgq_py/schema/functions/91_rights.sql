@@ -79,7 +79,7 @@ returns void language plpgsql as $$
 -- as _require_consume(2), for a registration; null passes, for it is nobody's
 begin
     if r.sub_id is not null then
-        perform pgq._require_consume(r.sub_queue, (select co_name from pgq.consumer where co_id = r.sub_consumer));
+        perform pgq._require_consume(r.sub_queue, pgq._main_consumer(r));
     end if;
 end;
 $$;
@@ -114,7 +114,9 @@ returns setof text language plpgsql as $$
 --
 --      Signatures of the API functions that belong to a role. The one list of
 --      what producers and consumers call; grants.sql and the per-queue grants
---      read it.
+--      read it. Of the optional parts, pgq_coop belongs to consumers; pgq_ext to
+--      pgq_writer as a whole (see grants.sql), not to who may produce into one
+--      queue.
 --
 -- Parameters:
 --      i_role  - pgq_reader, pgq_writer, worker, pgq_admin (all that is not internal) or public
@@ -140,8 +142,14 @@ declare
 begin
     return query
         select p.oid::regprocedure::text from pg_proc p
-        where p.pronamespace = 'pgq'::regnamespace
-          and (p.proname = any (names) or (i_role = 'pgq_admin' and p.proname !~ '^_'));
+        where (p.pronamespace = 'pgq'::regnamespace
+               and (p.proname = any (names) or (i_role = 'pgq_admin' and p.proname !~ '^_')))
+           or (p.pronamespace = to_regnamespace('pgq_coop')
+               and case i_role when 'public' then p.proname = 'version'
+                   else i_role in ('pgq_reader', 'pgq_admin') and p.proname !~ '^_' end)
+           or (p.pronamespace = to_regnamespace('pgq_ext')
+               and case i_role when 'public' then p.proname = 'version'
+                   else i_role = 'pgq_admin' and p.proname !~ '^_' end);
 end;
 $$;
 comment on function pgq._functions_for(text) is 'Signatures of the API functions that belong to a role';

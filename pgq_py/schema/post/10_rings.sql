@@ -44,7 +44,8 @@ create or replace view pgq.tick as
 comment on view pgq.tick is 'Ticks of all queues, as PgQ''s table of that name';
 
 create or replace view pgq.subscription as
-    select r.sub_id, r.sub_queue, r.sub_consumer, c.last_tick as sub_last_tick,
+    select r.sub_id, r.sub_queue, r.sub_consumer,
+           case when c.lo < 9223372036854775807 then c.last_tick end as sub_last_tick,
            c.at as sub_active, c.batch_id as sub_batch, c.next_tick as sub_next_tick
     from pgq.registration r
     cross join lateral (
