@@ -3,7 +3,7 @@
 #   make demo    real traffic on an embedded PostgreSQL, verified at the end
 #   make test    every check, and every test on PostgreSQL 14 to 18      (PG=18 or PG=14,18 narrows; JOBS=1, T='-k name')
 #   make check   the checks alone: format, lint, types, layers, generated code
-#   make bench   the benchmarks
+#   make bench   the benchmarks beside the peers, ten minutes, with a report in build/bench/short
 #   make conformance PGQ_SRC=/path/to/pgq    PgQ's own regression suite against our schema, on 15 and 18
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -33,13 +33,12 @@ check: .venv/dev-installed
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/async_to_sync.py --check
 
-bench: .venv/demo-installed
-	$(BIN)/pgq bench cycle --cycles 6000 --consumers 3 --pin-xmin
-	$(BIN)/pgq bench produce
-	$(BIN)/pgq bench consume
+# Beside the peers, whose environments are made on the way; the first run takes some minutes longer for that.
+bench: .venv/bench-installed
+	$(BIN)/python -m benchmarks all --short --out build/bench/short $(ARGS)
 
 conformance: .venv/dev-installed
-	@test -f "$(PGQ_SRC)/sql/pgq_core.sql" || { echo >&2 "PGQ_SRC must name a checkout of https://github.com/pgq/pgq"; exit 2; }
+	@test -f "$(PGQ_SRC)/sql/pgq_core.sql" || { echo >&2 "PGQ_SRC must name a checkout of PgQ's sources (pgq/pgq)"; exit 2; }
 	$(BIN)/python -m tests.compat.conformance $(PGQ_SRC) $(if $(filter all,$(PG)),15$(comma)18,$(PG))
 
 clean:
@@ -53,7 +52,11 @@ clean:
 	$(PIP) --editable '.[demo]'
 	@touch $@
 
-# The development set contains the demo's.
+.venv/bench-installed: pyproject.toml | .venv/bin/python
+	$(PIP) --editable '.[bench]'
+	@touch $@ .venv/demo-installed
+
+# The development set contains the others'.
 .venv/dev-installed: pyproject.toml | .venv/bin/python
 	$(PIP) --editable '.[dev]'
-	@touch $@ .venv/demo-installed
+	@touch $@ .venv/demo-installed .venv/bench-installed

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from pgq_py import __version__
-from pgq_py.cli import bench_live, capture, config, consumer, cron, dlq, jobs, queue, worker
+from pgq_py.cli import bench_compare, capture, config, consumer, cron, dlq, jobs, queue, worker
 from pgq_py.cli._boundary import boundary
 from pgq_py.cli._options import Dsn, Given, Json
 from pgq_py.cli.adopt import adopt
@@ -40,7 +40,7 @@ app.add_typer(worker.app, name="worker")
 app.add_typer(dlq.app, name="dlq")
 app.add_typer(capture.app, name="capture")
 app.add_typer(config.app, name="config")
-app.add_typer(bench_live.app, name="bench")
+app.add_typer(bench_compare.app, name="bench")
 
 
 def _show_version(value: bool) -> None:

@@ -315,6 +315,19 @@ _RESULT: Schema = {
     ),
     "additionalProperties": True,
 }
+_COMPARISON = _list(
+    _object(
+        figure=STRING,
+        a=NUMBER,
+        a_low=NUMBER,
+        a_high=NUMBER,
+        b=NUMBER,
+        b_low=NUMBER,
+        b_high=NUMBER,
+        change=NUMBER,
+        verdict=_one_of("same", "better", "worse"),
+    )
+)
 
 SCHEMAS: dict[str, Schema] = {
     "install": {"anyOf": [_INSTALLED, _STEPS]},
@@ -375,6 +388,6 @@ SCHEMAS: dict[str, Schema] = {
     "dlq replay": _object(replayed=INTEGER),
     "dlq purge": _object(purged=INTEGER),
     "config show": _list(_object(setting=STRING, value=STRING, source=STRING)),
-    "bench": _RESULT,
+    "bench": {"anyOf": [_RESULT, _COMPARISON]},
 }
 """By verb; `bench` is for all of its verbs."""

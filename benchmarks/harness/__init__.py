@@ -1,0 +1,1 @@
+"""What all workloads stand on: servers, environments and processes of the peers, turns, checks, results."""

@@ -1,0 +1,56 @@
+"""How fast do messages get in?
+
+One process of each peer in turn sends the same number of messages: one call and one commit each; one call each in a
+pipeline; through the bulk API. Messages are rendered before the clock starts. After each turn everything that is stored
+is compared with what was sent, and the queue is emptied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from benchmarks.harness.aims import ratios
+from benchmarks.harness.arena import Contestant, Request, arena, turns
+from benchmarks.harness.numbers import Numbers
+from benchmarks.harness.outcome import Check, Outcome
+
+__all__ = ["Parameters", "run"]
+
+WAYS: Final = ("bulk", "pipelined", "single")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Messages a turn, by way; turns that count."""
+
+    bulk: int = 100_000
+    pipelined: int = 20_000
+    single: int = 1_000
+    rounds: int = 5
+
+
+def run(parameters: Parameters, request: Request) -> Outcome:
+    """All ways of all peers."""
+    with arena("produce", WAYS, request, asdict(parameters)) as found:
+        numbers = Numbers()
+        for way in WAYS:
+
+            def turn(contestant: Contestant, nth: int, way: str = way) -> None:
+                count = getattr(parameters, way) if nth else max(1, getattr(parameters, way) // 10)
+                seconds, check = _send(contestant, way, numbers.take(count), count, request.seed)
+                found.outcome.checks.append(check)
+                if nth:
+                    found.outcome.add(contestant.name, way, count / seconds, "messages/s", "higher")
+
+            turns(found, parameters.rounds, way, way, turn)
+        found.outcome.ratios.extend(ratios(found.outcome))
+        return found.outcome
+
+
+def _send(contestant: Contestant, way: str, first: int, count: int, seed: int) -> tuple[float, Check]:
+    control = contestant.control
+    control.ask("make", first=first, count=count, seed=seed)
+    seconds: float = control.ask("send", first=first, how=way)
+    stored: dict[str, Any] = control.ask("contents")
+    return seconds, Check.of(contestant.name, way, first, count, stored)
