@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(60 * (minutes + 5)))
 
 
-EDGES = ("tests.client", "tests.consumers", "tests.ticker", "tests.delays", "tests.parts")
+EDGES = ("tests.client", "tests.consumers", "tests.ticker", "tests.delays", "tests.lanes", "tests.jobs", "tests.parts")
 """Tests of Python code, or of SQL that uses nothing new: the oldest and the newest chosen major say enough."""
 
 

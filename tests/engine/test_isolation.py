@@ -79,7 +79,9 @@ DECIDING = {
     "claim(text,text,integer,boolean)": "select * from pgq.claim('jobs', 'w')",
     "claimed(bigint,bigint)": "select * from pgq.claimed(1, 1)",
     "take(text,text,integer)": "select * from pgq.take('jobs', 'w')",
-    "complete_and_claim(bigint,bigint,text,text,integer)": "select * from pgq.complete_and_claim(null, null, 'jobs', 'w')",
+    "complete_and_claim(bigint,bigint,text,text,integer)": (
+        "select * from pgq.complete_and_claim(null, null, 'jobs', 'w')"
+    ),
     "heartbeat(text,bigint[],interval,jsonb)": "select * from pgq.heartbeat('w')",
     "recover()": "select pgq.recover()",
     "end_worker(text)": "select pgq.end_worker('w')",
@@ -97,7 +99,8 @@ FREE = {
     "seek_target", "wake", "wake_armed_ms", "arm_wake", "disarm_wake", "queue_marks",
     "grant_produce", "grant_consume", "revoke_produce", "revoke_consume", "releases_due", "insert_event_at",
     "send_batch_at", "event_retry_raw", "set_retry_policy", "delay_info",
-    "tick_channel", "enqueue", "enqueue_many", "complete", "fail", "snooze", "release", "extend", "progress", "set_result",
+    "tick_channel", "enqueue", "enqueue_many", "complete", "fail", "snooze", "release", "extend",
+    "progress", "set_result",
     "once", "get_job", "get_result", "jobs", "get_job_stats", "get_worker_info", "set_job_config", "set_schedule",
     "drop_schedule", "get_schedules", "grant_work", "revoke_work",
     "jsontriga", "logutriga", "sqltriga", "capture", "add_capture", "drop_capture",
@@ -111,7 +114,8 @@ def _signatures(conn: Conn) -> dict[str, str]:
     found = rows(
         conn,
         "select replace(oid::regprocedure::text, 'pgq.', ''), proname from pg_proc"
-        " where pronamespace = 'pgq'::regnamespace and prokind = 'f' and proname !~ '^(_|(produce|enqueue|next_jobs|job_rows)_[0-9])'",
+        " where pronamespace = 'pgq'::regnamespace and prokind = 'f' and proname !~ '^_'"
+        " and proname !~ '^(produce|enqueue|next_jobs|job_rows)_[0-9]'",
     )
     return {str(signature): str(name) for signature, name in found}
 

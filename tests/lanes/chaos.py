@@ -133,7 +133,8 @@ def bulk(world: World, conn: Conn) -> None:
         conn.execute(f"set transaction isolation level {random.choice(LEVELS)}".encode())
         conn.execute(
             f"insert into sent select w.id, null from pgq.enqueue_many('{QUEUE}', (select jsonb_agg(jsonb_build_object("
-            " 'type', 't', 'priority', (random() * 200)::int, 'key', case when g % 10 = 0 then 'k' || (g % 20 + 1) end))"
+            " 'type', 't', 'priority', (random() * 200)::int, 'key', case when g % 10 = 0"
+            " then 'k' || (g % 20 + 1) end))"
             f" from generate_series(1, {n}) g)) w where w.created".encode()
         )
     world.pause(1)
@@ -203,52 +204,56 @@ def _work_one_claim(world: World, conn: Conn, name: str, held: list[int]) -> boo
         world.counts["answers lost"] += 1
         return True  # and never heard of again: the next heartbeats give it back
     held.append(claim)
-    jobs = [r[0] for r in conn.execute("select job_id from pgq.claimed(%s, %s)", (claim, token)).fetchall()]
+    try:
+        return _live_through(world, conn, (claim, token), held)
+    finally:
+        if claim in held:
+            held.remove(claim)
+
+
+def _live_through(world: World, conn: Conn, mine: tuple[int, int], held: list[int]) -> bool:
+    """What becomes of a claim; false when the worker died with it."""
+    jobs = [r[0] for r in conn.execute("select job_id from pgq.claimed(%s, %s)", mine).fetchall()]
     fate = random.random()
     if fate < 0.05:
         world.counts["died with a claim"] += 1
         return False
     if fate < 0.1:
         world.counts["stalled"] += 1
-        held.remove(claim) if random.random() < 0.5 else None
+        if random.random() < 0.5:
+            held.remove(mine[0])
         world.stop.wait(random.uniform(0.8, 2.5))
     try:
         if fate < 0.5:
-            _complete(world, conn, claim, token, jobs, None)
+            _complete(world, conn, mine, jobs, None)
         else:
             for job in jobs:
-                _finish_one(world, conn, claim, token, job)
+                _finish_one(world, conn, *mine, job)
     except psycopg.Error as exc:
         if exc.sqlstate not in RETRYABLE:
             raise
         world.counts[f"refused {exc.sqlstate}"] += 1
         if exc.sqlstate != "PQ020":  # it has the claim still and must not forget it
-            conn.execute("select pgq.release(%s, %s)", (claim, token))
-    finally:
-        if claim in held:
-            held.remove(claim)
+            conn.execute("select pgq.release(%s, %s)", mine)
     return True
 
 
-def _complete(world: World, conn: Conn, claim: int, token: int, jobs: list[int], only: list[int] | None) -> None:
+def _complete(world: World, conn: Conn, held: tuple[int, int], jobs: list[int], only: list[int] | None) -> None:
     """The effects of jobs, and their completion, in one transaction."""
     with conn.transaction():
         conn.execute(f"set transaction isolation level {random.choice(LEVELS)}".encode())
         if random.random() < 0.5:  # the snapshot is old by the time
             conn.execute("select count(*) from effect where job_id < 0")
             world.pause(0.01 if random.random() < 0.95 else 1.5)
-        before = random.random() < 0.5
-        if not before:
-            done = _complete_call(conn, claim, token, only)
+        first = _complete_call(conn, held, only) if random.random() < 0.5 else None
         conn.cursor().executemany("insert into effect values (%s, 'w')", [(job,) for job in jobs])
-        if before:
-            done = _complete_call(conn, claim, token, only)
+        done = _complete_call(conn, held, only) if first is None else first
         if done != len(jobs):
             raise psycopg.Rollback  # some were finished before
 
 
-def _complete_call(conn: Conn, claim: int, token: int, only: list[int] | None) -> int:
-    row = conn.execute("select pgq.complete(%s, %s, %s::bigint[])", (claim, token, only)).fetchone()
+def _complete_call(conn: Conn, held: tuple[int, int], only: list[int] | None) -> int:
+    row = conn.execute("select pgq.complete(%s, %s, %s::bigint[])", (*held, only)).fetchone()
     assert row is not None
     return int(row[0])
 
@@ -256,7 +261,7 @@ def _complete_call(conn: Conn, claim: int, token: int, only: list[int] | None) -
 def _finish_one(world: World, conn: Conn, claim: int, token: int, job: int) -> None:
     fate = random.random()
     if fate < 0.8:
-        _complete(world, conn, claim, token, [job], [job])
+        _complete(world, conn, (claim, token), [job], [job])
     elif fate < 0.9:
         conn.execute("select pgq.fail(%s, %s, %s, 'boom', %s)", (claim, token, job, f"{random.randint(0, 200)} ms"))
     elif fate < 0.95:
@@ -363,7 +368,7 @@ def _work_off(world: World, seconds: float = 60) -> None:
             conn.execute(f"select pgq.ticker('{QUEUE}')".encode())
             taken = conn.execute(f"select * from pgq.take('{QUEUE}', null, 1000)".encode()).fetchall()
             if taken:
-                _complete(world, conn, taken[0][0], taken[0][1], [row[2] for row in taken], None)
+                _complete(world, conn, taken[0][:2], [row[2] for row in taken], None)
             if taken:
                 continue
             row = conn.execute("select pending, scheduled, retrying, running from pgq.get_job_stats()").fetchone()

@@ -28,7 +28,9 @@ def configure(conn: Conn, name: str, setting: str) -> None:
     assert value(conn, "select pgq.set_job_config(%s, %s, %s)", QUEUE, name, setting) == 1
 
 
-def enqueue(conn: Conn, *types: str, priority: int | None = None, key: str | None = None, **options: object) -> list[int]:
+def enqueue(
+    conn: Conn, *types: str, priority: int | None = None, key: str | None = None, **options: object
+) -> list[int]:
     """Enqueue jobs; return their ids."""
     query = "select id from pgq.enqueue(%s, %s, '{}', %s, key := %s)"
     return [value(conn, query, QUEUE, kind, priority, key) for kind in types]
@@ -60,7 +62,9 @@ def complete(conn: Conn, c: Claim, *jobs: int) -> int:
     return int(value(conn, "select pgq.complete(%s, %s, %s::bigint[])", c.id, c.token, list(jobs) or None))
 
 
-def fail(conn: Conn, c: Claim, job: int, error: str = "boom", retry_in: str | None = None, *, retryable: bool = True) -> Any:
+def fail(
+    conn: Conn, c: Claim, job: int, error: str = "boom", retry_in: str | None = None, *, retryable: bool = True
+) -> Any:
     return value(conn, "select pgq.fail(%s, %s, %s, %s, %s, %s)", c.id, c.token, job, error, retry_in, retryable)
 
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tests.clusters import Database
-from tests.engine.support import OLD_SNAPSHOTS, Conn, begin, commit, in_background, refused, rollback, rows, step_until, value
+from tests.engine.support import (
+    OLD_SNAPSHOTS,
+    Conn,
+    begin,
+    commit,
+    in_background,
+    refused,
+    rollback,
+    rows,
+    step_until,
+    value,
+)
 from tests.lanes.support import (
     QUEUE,
     Claim,
@@ -265,10 +276,14 @@ def test_what_cannot_be_retried_is_buried_at_once(conn: Conn) -> None:
 
 def test_a_retry_keeps_what_the_job_has(conn: Conn) -> None:
     options = '{"timeout": 5, "tags": ["x"], "traceparent": "00-1"}'
-    job = value(conn, "select id from pgq.enqueue(%s, 't', '{\"a\": 1}', 150, key := 'k', options := %s)", QUEUE, options)
+    job = value(
+        conn, "select id from pgq.enqueue(%s, 't', '{\"a\": 1}', 150, key := 'k', options := %s)", QUEUE, options
+    )
     before = rows(conn, "select payload, priority, key, options, created_at from pgq.get_job(%s, %s)", QUEUE, job)
     fail(conn, claim(conn), job, retry_in="0")
-    assert rows(conn, "select payload, priority, key, options, created_at from pgq.get_job(%s, %s)", QUEUE, job) == before
+    assert (
+        rows(conn, "select payload, priority, key, options, created_at from pgq.get_job(%s, %s)", QUEUE, job) == before
+    )
     assert claim(conn).jobs == [job]
 
 

@@ -325,7 +325,9 @@ def test_no_dead_row_while_a_snapshot_is_held(private_db: Database) -> None:
     conn.execute("select pg_stat_force_next_flush()") if conn.info.server_version >= 150000 else None
     dead = "select relname, n_dead_tup from pg_stat_all_tables where schemaname = 'pgq' and n_dead_tup > 0"
     assert rows(conn, dead) == []
-    assert rows(conn, "select sum(n_tup_upd), sum(n_tup_del) from pg_stat_all_tables where schemaname = 'pgq'") == [(0, 0)]
+    assert rows(conn, "select sum(n_tup_upd), sum(n_tup_del) from pg_stat_all_tables where schemaname = 'pgq'") == [
+        (0, 0)
+    ]
 
 
 def test_foreign_queues_are_not_touched(conn: Conn) -> None:

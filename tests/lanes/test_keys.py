@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from functools import partial
 
 import pytest
 
@@ -20,7 +22,7 @@ from tests.engine.support import (
     stepped,
     value,
 )
-from tests.lanes.support import QUEUE, claim, complete, create, drain, enqueue, fail
+from tests.lanes.support import QUEUE, claim, complete, create, drain, fail
 from tests.waiting import wait_blocked
 
 
@@ -38,7 +40,7 @@ def keyed(conn: Conn, key: str | None, window: str | None = None) -> tuple[int, 
     return found
 
 
-def many(conn: Conn, *jobs: dict[str, object]) -> list[tuple[int, bool]]:
+def many(conn: Conn, *jobs: Mapping[str, object]) -> list[tuple[int, bool]]:
     return rows(conn, "select id, created from pgq.enqueue_many(%s, %s)", QUEUE, json.dumps(jobs))
 
 
@@ -139,7 +141,7 @@ def test_an_old_snapshot_is_refused_when_the_ring_has_moved(
 
 def test_keys_are_carried_along_while_they_are_taken(conn: Conn) -> None:
     job, _ = keyed(conn, "k")
-    gone, _ = keyed(conn, "gone", "1 microsecond")
+    keyed(conn, "gone", "1 microsecond")
     for _ in range(8):
         keyed(conn, "x", "1 microsecond")
     for _ in range(3):
@@ -165,8 +167,8 @@ def test_the_ring_does_not_leave_a_slot_that_somebody_writes_to(db: Database, co
 
 def test_bulk_enqueueing_deduplicates_row_by_row(conn: Conn) -> None:
     job, _ = keyed(conn, "taken")
-    found = many(conn, {"type": "a", "key": "k"}, {"type": "b"}, {"type": "c", "key": "k"}, {"type": "d", "key": "taken"},
-                 {"type": "e", "key": "l", "run_at": "2030-01-01"})  # fmt: skip
+    jobs = [{"type": "a", "key": "k"}, {"type": "b"}, {"type": "c", "key": "k"}, {"type": "d", "key": "taken"}]
+    found = many(conn, *jobs, {"type": "e", "key": "l", "run_at": "2030-01-01"})
     ids = [found[0][0], found[1][0], found[4][0]]
     assert found == [(ids[0], True), (ids[1], True), (ids[0], False), (job, False), (ids[2], True)]
     assert drain(conn) == ["t", "a", "b"]
@@ -186,8 +188,8 @@ def test_bulk_calls_with_colliding_keys_do_not_deadlock(db: Database, conn: Conn
         for _ in range(60):
             complete(mine, c) if (c := claim(mine, 10)).id is not None else None
 
-    makers = [in_background(lambda c=db.connect(), o=o: enqueue_all(c, o)) for o in (1, -1, 1, -1)]  # type: ignore[misc]
-    workers = [in_background(lambda c=db.connect(): work(c)) for _ in range(2)]  # type: ignore[misc]
+    makers = [in_background(partial(enqueue_all, db.connect(), order)) for order in (1, -1, 1, -1)]
+    workers = [in_background(partial(work, db.connect())) for _ in range(2)]
     made = sum(maker.result(90) for maker in makers)
     for worker in workers:
         worker.result(90)
@@ -241,4 +243,3 @@ def test_a_disabled_queue_refuses_jobs(conn: Conn) -> None:
             conn.execute(call.encode(), (QUEUE,))
     with refused("PQ005"):
         many(conn, {"type": "t"})
-    assert enqueue  # the vocabulary of other files

@@ -41,7 +41,9 @@ def seven(conn: Conn) -> dict[str, int]:
     fail(conn, retried, jobs["retrying"], "later", "1 hour")
     (jobs["cancelled"],) = enqueue(conn, "cancelled")
     cancel(conn, jobs["cancelled"])
-    jobs["scheduled"] = value(conn, "select id from pgq.enqueue(%s, 'scheduled', run_at := now() + interval '1 hour')", QUEUE)
+    jobs["scheduled"] = value(
+        conn, "select id from pgq.enqueue(%s, 'scheduled', run_at := now() + interval '1 hour')", QUEUE
+    )
     (jobs["pending"],) = enqueue(conn, "pending")
     return jobs
 
@@ -89,7 +91,11 @@ def test_many_pending_jobs_are_estimated(conn: Conn) -> None:
 
 
 def test_details_of_a_running_job(conn: Conn) -> None:
-    job = value(conn, "select id from pgq.enqueue(%s, 't', '{\"a\": [1]}', 150, key := 'k', options := '{\"tags\": [\"x\"]}')", QUEUE)
+    job = value(
+        conn,
+        "select id from pgq.enqueue(%s, 't', '{\"a\": [1]}', 150, key := 'k', options := '{\"tags\": [\"x\"]}')",
+        QUEUE,
+    )
     c = claim(conn, worker="w")
     fail(conn, c, job, "boom", "0")
     c = claim(conn, worker="w2")

@@ -227,14 +227,16 @@ def test_recover_writes_nothing_when_there_is_nothing_to_watch(conn: Conn) -> No
     before = rows(conn, "select pg_current_wal_insert_lsn()::text, pg_snapshot_xmax(pg_current_snapshot())::text")
     for _ in range(5):
         assert recover(conn) == 0
-    assert rows(conn, "select pg_current_wal_insert_lsn()::text, pg_snapshot_xmax(pg_current_snapshot())::text") == before
+    assert (
+        rows(conn, "select pg_current_wal_insert_lsn()::text, pg_snapshot_xmax(pg_current_snapshot())::text") == before
+    )
 
 
 @pytest.mark.parametrize(
     "call",
     ["heartbeat('')", "heartbeat(repeat('x', 201))", "heartbeat('w', null, '0')", "heartbeat('w', null, '2 days')",
-     "set_job_config('work', 'lease', '0')", "set_job_config('work', 'lease', null)", "set_job_config('work', 'x', '1')",
-     "set_job_config('work', 'max_losses', '0')"],
+     "set_job_config('work', 'lease', '0')", "set_job_config('work', 'lease', null)",
+     "set_job_config('work', 'x', '1')", "set_job_config('work', 'max_losses', '0')"],
 )  # fmt: skip
 def test_impossible_settings_are_refused(conn: Conn, call: str) -> None:
     with refused("PQ006"):
@@ -253,7 +255,11 @@ def test_a_role_works_one_queue(db: Database, conn: Conn) -> None:
         c = claim(conn, worker="bee")
         assert claimed(conn, c) != []
         assert complete(conn, c) == 1
-        for call in ("select pgq.claim('other', 'bee')", "select pgq.enqueue('work', 't')", "select pgq.cancel('work', '{1}')"):
+        for call in (
+            "select pgq.claim('other', 'bee')",
+            "select pgq.enqueue('work', 't')",
+            "select pgq.cancel('work', '{1}')",
+        ):
             with refused("42501"):
                 conn.execute(call.encode())
         conn.execute("reset role")
