@@ -44,6 +44,11 @@ CHAPTERS = (
     ("Retries", ("56_nack", "55_retry", "54_delay")),
     ("Dead letters", ("57_dead_letters",)),
     ("Ticking", ("41_ticker_api", "42_wake")),
+    ("Job queues", ("62_job_queue",)),
+    ("Enqueueing jobs", ("64_enqueue", "63_keys", "69_cancel")),
+    ("Working jobs", ("65_claim", "66_finish", "67_workers", "68_held")),
+    ("Looking at jobs", ("71_job_status", "72_sweep", "74_job_watch")),
+    ("Recurring jobs", ("73_schedule",)),
     ("Maintenance", ("60_maintenance",)),
     ("Information", ("80_info",)),
     ("Rights", ("90_grants", "91_rights")),
@@ -68,7 +73,7 @@ select case n.nspname when 'pgq' then p.proname else n.nspname || '.' || p.prona
              where has_function_privilege(role, p.oid, 'execute')) as roles,
        has_function_privilege('public', p.oid, 'execute') as everybody
 from pg_proc p join pg_namespace n on n.oid = p.pronamespace
-where n.nspname in ('pgq', 'pgq_coop', 'pgq_ext') and p.proname !~ '^_' and p.proname !~ '^produce_[0-9]+_'
+where n.nspname in ('pgq', 'pgq_coop', 'pgq_ext') and p.proname !~ '^_' and p.proname !~ '^(produce|enqueue|next_jobs|job_rows)_[0-9]+_'
 order by n.nspname, p.proname, p.pronargs, identity
 """
 
