@@ -176,10 +176,10 @@ def test_ring_info(db: Database) -> None:
     send(conn, "x")
     before = value(conn, "select switched_at from pgq.ring_info() where ring = 'event_1'")
     rotated(conn, "switched")
-    assert rows(conn, query, "event_1") == [("event_1", "q", 2, False, 3, True, 0)]
+    assert rows(conn, query, "event_1") == [("event_1", "q", 4, False, 3, True, 0)]
     assert value(conn, "select switched_at from pgq.ring_info() where ring = 'event_1'") > before
     rotated(conn, "closed", "waiting")
-    assert rows(conn, query, "event_1")[0][2:4] == (2, True)
+    assert rows(conn, query, "event_1")[0][2:4] == (4, True)
     for ring in ("tick_ring", "cursor_ring"):
         assert rows(conn, query, ring) == [(ring, None, 1, True, 3, True, 0)]
     assert drain(conn) == []

@@ -88,6 +88,8 @@ DECIDING = {
     "cancel(text,bigint[])": "select * from pgq.cancel('jobs', '{1}')",
     "retry_jobs(text,bigint[])": "select pgq.retry_jobs('jobs', '{1}')",
     "maint_sweep_jobs(text)": "select pgq.maint_sweep_jobs('jobs')",
+    "maint_recover_jobs()": "select pgq.maint_recover_jobs()",
+    "solo_waits(text)": "select pgq.solo_waits('jobs')",
     "fire_schedule(text,timestamp with time zone,boolean,boolean)": "select pgq.fire_schedule('s', now())",
 }
 
@@ -101,7 +103,7 @@ FREE = {
     "send_batch_at", "event_retry_raw", "set_retry_policy", "delay_info",
     "tick_channel", "enqueue", "enqueue_many", "complete", "fail", "snooze", "release", "extend",
     "progress", "set_result",
-    "once", "get_job", "get_result", "jobs", "get_job_stats", "get_worker_info", "set_job_config", "set_schedule",
+    "once", "get_job", "get_result", "jobs", "get_job_stats", "get_worker_info", "get_lane_info", "set_job_config", "set_schedule",
     "drop_schedule", "get_schedules", "grant_work", "revoke_work",
     "jsontriga", "logutriga", "sqltriga", "capture", "add_capture", "drop_capture",
     "get_captures", "find_tick_helper", "seq_getval", "seq_setval",
