@@ -13,6 +13,7 @@ __all__ = [
     "ENQUEUE_AT",
     "ENQUEUE_MANY",
     "FROM_NOW",
+    "GRANT_WORK",
     "JOB",
     "JOBS",
     "JOB_STATS",
@@ -20,6 +21,7 @@ __all__ = [
     "RESULT",
     "RESULT_CHANNEL",
     "RETRY_JOBS",
+    "REVOKE_WORK",
     "SCHEDULES",
     "SET_JOB_CONFIG",
     "SET_SCHEDULE",
@@ -49,6 +51,12 @@ ENQUEUE_MANY: Final = "select id, created from pgq.enqueue_many(%s, %s::jsonb)"
 
 FROM_NOW: Final = "select clock_timestamp() + %s"
 """The time after an interval, by the clock that decides when jobs are due."""
+
+GRANT_WORK: Final = "select pgq.grant_work(%s, %s)"
+"""Queue, role: it may work the queue's jobs; 0 when it was granted already."""
+
+REVOKE_WORK: Final = "select pgq.revoke_work(%s, %s)"
+"""Undo that; 0 when it was not granted."""
 
 CANCEL: Final = "select job_id, outcome from pgq.cancel(%s, %s::bigint[])"
 """Queue, jobs: what became of each."""

@@ -6,8 +6,11 @@ time in making text, so none is made twice.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from pgq_py.client.checks import check_delay, check_name
@@ -15,7 +18,22 @@ from pgq_py.client.encoding import check_text, json_text, plain_text
 from pgq_py.errors import InvalidArgument
 from pgq_py.job_types import NewJob
 
-__all__ = ["JobText", "checked_job", "checked_run_at", "job_text", "options_text", "value_text"]
+__all__ = [
+    "JobText",
+    "checked_job",
+    "checked_run_at",
+    "contains_no_number",
+    "exact_json",
+    "job_text",
+    "options_text",
+    "shortened",
+    "value_text",
+]
+
+_NOT_ENQUEUED = "Nothing was enqueued."
+
+_MANY_DIGITS = re.compile(r"\d{19}")
+_STRING_OR_LARGE = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d[\d.]*e\+\d+')
 
 
 class JobText(NamedTuple):
@@ -31,11 +49,8 @@ class JobText(NamedTuple):
 
 
 def value_text(value: Any, what: str) -> str:
-    """A JSON value as text that PostgreSQL can store. None is no value at all: an empty object."""
-    if value is None:
-        return "{}"
-    text = json_text(value)
-    return text if text.isascii() else check_text(text, what)
+    """A JSON value as text that comes back as it is. None is no value at all: an empty object."""
+    return "{}" if value is None else exact_json(value, what)
 
 
 def options_text(options: Mapping[str, Any] | None) -> str | None:
@@ -82,3 +97,52 @@ def job_text(job: JobText) -> str:
     if job.options is not None:
         parts.append(f'"options":{job.options}')
     return "{" + ",".join(parts) + "}"
+
+
+def exact_json(value: Any, what: str) -> str:
+    """JSON text from which PostgreSQL's jsonb and any reader get the same value again, or InvalidArgument."""
+    try:
+        text = json_text(value)
+        if not text.isascii():
+            check_text(text, "a text")
+    except InvalidArgument as exc:
+        raise InvalidArgument(f"{what}: {exc.message}", advice=_NOT_ENQUEUED) from None
+    if _MANY_DIGITS.search(text):
+        _check_whole_numbers(value, what)
+    if "e+" in text:
+        # jsonb writes 1e23 as the digits of a whole number, which it would be read as
+        text = _STRING_OR_LARGE.sub(_with_point, text)
+    return text
+
+
+def contains_no_number(value: Any) -> bool:
+    """Whether there is a NaN or an infinity, which pydantic writes as null where a type is open or a model says so."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(map(contains_no_number, value))
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+def _with_point(token: re.Match[str]) -> str:
+    return token[0] if token[0].startswith('"') else f"{Decimal(token[0]):f}.0"
+
+
+def _check_whole_numbers(value: Any, what: str) -> None:
+    """Refuse what other languages' 64 bits, and PostgreSQL's bigint, do not hold."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for part in value:
+            _check_whole_numbers(part, what)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise InvalidArgument(
+            f"{what}: {shortened(value)} has more than 64 bits, which not every reader of JSON keeps exactly",
+            advice=f"{_NOT_ENQUEUED} Annotate the parameter with Decimal or str.",
+        )
+
+
+def shortened(value: Any) -> str:
+    """A value as it can be shown in an error."""
+    text = str(value) if isinstance(value, int) and value.bit_length() < 200 else repr(value)[:80]
+    return text if len(text) <= 60 else f"{text[:60]}..."

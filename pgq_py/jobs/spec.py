@@ -14,6 +14,7 @@ from pgq_py.client.encoding import plain_text
 from pgq_py.errors import InvalidArgument
 from pgq_py.jobs.arguments import Arguments
 from pgq_py.jobs.context import JobContext
+from pgq_py.jobs.recurring import check_cron
 from pgq_py.types import RetryPolicy
 
 __all__ = [
@@ -188,6 +189,7 @@ def add_schedule(spec: JobSpec, schedule: ScheduleSpec) -> ScheduleSpec:
     if schedule.catch_up not in get_args(CatchUp):
         raise InvalidArgument(f"catch_up must be 'none', 'latest' or 'all', not {schedule.catch_up!r}")
     check_positive(schedule.max_catch_up, "max_catch_up")
+    check_cron(schedule.cron, schedule.tz)
     spec.schedules.append(schedule)
     return schedule
 

@@ -30,15 +30,14 @@ def _effect(db: Database) -> None:
 
 
 def declare(app: Any) -> Any:
-    @app.consumer("orders", name="mirror", exactly_once=True)
     def mirror(event: Event, tx: Any) -> None:
         tx.execute("insert into effect values (%s)", [f"event {event.data}"])
 
-    @app.job("fresh", transactional=True, priority=70)
     def record(ctx: JobContext, what: str) -> None:
         ctx.connection.execute("insert into effect values (%s)", [f"job {what}"])
 
-    return record
+    app.consumer("orders", name="mirror", exactly_once=True)(mirror)
+    return app.job("fresh", transactional=True, priority=70)(record)
 
 
 def test_both_at_once_and_the_queue_is_created(pgq: PgQ, db: Database) -> None:

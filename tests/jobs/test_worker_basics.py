@@ -14,6 +14,7 @@ import pytest
 
 from pgq_py.errors import InvalidArgument, NotAJobQueue, QueueNotFound
 from pgq_py.jobs.context import JobContext
+from pgq_py.jobs.middleware import Middleware
 from pgq_py.jobs.worker import Worker
 from pgq_py.outcomes import Discard, Retry
 from pgq_py.types import RetryPolicy
@@ -240,6 +241,46 @@ def test_progress_is_seen_while_the_job_runs(db: Database) -> None:
         wait_until(lambda: state(db, job) == "completed")
     said = db.value("select count(*) from pgq.claim_ring where kind = 'p'")
     assert said <= 3, "it is throttled"
+
+
+def test_effects_outside_of_the_database_happen_once(db: Database) -> None:
+    make_queue(db)
+    sent: list[str] = []
+
+    def mail(ctx: JobContext) -> None:
+        if ctx.once("mail"):
+            sent.append("function")
+        if ctx.attempt == 1:
+            raise Retry(in_=timedelta(0))
+
+    async def post(ctx: JobContext) -> None:
+        if await ctx.once_async("post"):
+            sent.append("coroutine")
+        if ctx.attempt == 1:
+            raise Retry(in_=timedelta(0))
+
+    jobs = [enqueue(db, "mail"), enqueue(db, "post")]
+    with running(db, spec(mail), spec(post)):
+        wait_until(lambda: [state(db, job) for job in jobs] == ["completed"] * 2)
+    assert sorted(sent) == ["coroutine", "function"]
+
+
+def test_middleware_is_around_every_job(db: Database) -> None:
+    make_queue(db)
+    seen: list[str] = []
+    middleware = Middleware()
+    middleware.before.append(lambda ctx: seen.append(f"before {ctx.type}"))
+    middleware.failure.append(lambda ctx, error: seen.append(f"failure {ctx.type} {error}"))
+
+    def good() -> None: ...
+
+    async def bad() -> None:
+        raise ValueError("no")
+
+    enqueue(db, "good")
+    enqueue(db, "bad")
+    drain(db, spec(good), spec(bad, retries=0), middleware=middleware, slots=1)
+    assert seen == ["before good", "before bad", "failure bad no"]
 
 
 def test_timeouts(db: Database) -> None:

@@ -51,6 +51,18 @@ class AsyncJobs(AsyncEnqueueing):
         async with self._connection(conn) as own:
             await calls.value(own, queries.SET_JOB_CONFIG, parameters)
 
+    async def grant_work(self, queue: str, role: str, *, conn: Any = None) -> bool:
+        """Let a role work the queue's jobs; False when it may already. Enqueueing is granted by `grant_produce`."""
+        parameters = [check_name(queue, "queue"), check_name(role, "role")]
+        async with self._connection(conn) as own:
+            return bool(await calls.value(own, queries.GRANT_WORK, parameters))
+
+    async def revoke_work(self, queue: str, role: str, *, conn: Any = None) -> bool:
+        """Undo `grant_work`; False when it was not granted."""
+        parameters = [check_name(queue, "queue"), check_name(role, "role")]
+        async with self._connection(conn) as own:
+            return bool(await calls.value(own, queries.REVOKE_WORK, parameters))
+
     async def get_job(self, queue: str, job_id: int, *, conn: Any = None) -> JobStatus | None:
         """What has become of a job; None when there is no trace of it (any more)."""
         async with self._connection(conn) as own:

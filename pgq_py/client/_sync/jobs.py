@@ -50,6 +50,18 @@ class Jobs(Enqueueing):
         with self._connection(conn) as own:
             calls.value(own, queries.SET_JOB_CONFIG, parameters)
 
+    def grant_work(self, queue: str, role: str, *, conn: Any = None) -> bool:
+        """Let a role work the queue's jobs; False when it may already. Enqueueing is granted by `grant_produce`."""
+        parameters = [check_name(queue, "queue"), check_name(role, "role")]
+        with self._connection(conn) as own:
+            return bool(calls.value(own, queries.GRANT_WORK, parameters))
+
+    def revoke_work(self, queue: str, role: str, *, conn: Any = None) -> bool:
+        """Undo `grant_work`; False when it was not granted."""
+        parameters = [check_name(queue, "queue"), check_name(role, "role")]
+        with self._connection(conn) as own:
+            return bool(calls.value(own, queries.REVOKE_WORK, parameters))
+
     def get_job(self, queue: str, job_id: int, *, conn: Any = None) -> JobStatus | None:
         """What has become of a job; None when there is no trace of it (any more)."""
         with self._connection(conn) as own:

@@ -37,7 +37,10 @@ TICKERLESS_POLL = 0.25
 """Seconds, when no ticker is known to be alive."""
 
 GATHER = 0.005
-"""Seconds that a claim waits for more free slots, when most are taken."""
+"""Seconds that a claim waits for more free slots otherwise, when most are taken."""
+
+LONGEST_GATHER = 0.03
+"""Seconds within which half of the slots are expected to be free, if that is worth waiting for."""
 
 LAST_LOOK = 0.05
 """Seconds after which an empty queue is looked at once more before a draining worker ends."""
@@ -82,7 +85,8 @@ class Feeding:
         self._backoff = Backoff()
         self._numbers: dict[str, str] = {}
         self._ticker_until = self._poll_at = 0.0
-        self._jitter = 0.0
+        self._jitter = self._looked_at = 0.0
+        self._taken = self._ended = 0
         self._looked_twice = False
 
     def refresh(self) -> None:
@@ -197,12 +201,20 @@ class Feeding:
                 break
         share.was_solo = bool(jobs) and jobs[0].priority == 0
         self._shares.took(share, len(jobs))
+        self._taken += len(jobs)
         self._host.take(claim, jobs)
 
     async def _gather(self) -> None:
-        """A few slots became free while most are taken: others will follow, if jobs are small."""
-        if self._host.in_hand() and self._host.room() < self._slots / 4:
-            await asyncio.sleep(GATHER)
+        """Slots became free while most are taken. Others will follow: soon, if jobs are as small as lately."""
+        host, now = self._host, monotonic()
+        rate = (self._taken - host.in_hand() - self._ended) / max(now - self._looked_at, 1e-6)
+        self._ended, self._looked_at = self._taken - host.in_hand(), now
+        wanted = self._slots / 2 - host.room()
+        if wanted <= 0:
+            return
+        end = now + (1.5 * wanted / rate if wanted < rate * LONGEST_GATHER else GATHER)
+        while host.in_hand() and host.room() < self._slots / 2 and (left := end - monotonic()) > 0:
+            await self.bell.wait(left)
 
     async def _rests(self) -> bool:
         """Whether to claim nothing for now, so that a job which must run alone can be claimed."""

@@ -2,7 +2,8 @@
 
 A claim whose jobs are all done is completed with one row, a group of such claims with one statement. So it pays to wait
 for the rest of a claim, and for other claims: up to 50 ms or 500 jobs, but no longer than the worker has something to
-do. What is slow does not keep its neighbours back: after that time, those that are done are said to be, one by one.
+do, unless the rest is about to come. What is slow does not keep its neighbours back: after that time, those that are
+done are said to be, one by one.
 
 Nothing is forgotten before the database has confirmed it. Every statement can be repeated, for a finish that is there
 already is not written again; so after a lost connection all of it is said once more.
@@ -91,8 +92,8 @@ class Finishing:
         self._all_sent.clear()
         if now or self._pending >= GROUP:
             self._bell.ring()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._bell.ring)
+        else:
+            self._send_later()
 
     async def drained(self) -> None:
         """Return when everything that was noted is confirmed."""
@@ -118,6 +119,10 @@ class Finishing:
 
     # -- sending -----------------------------------------------------------------------------------------------------
 
+    def _send_later(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._bell.ring)
+
     def _note_done(self, claim: Claim, job: int) -> None:
         if not claim.done:
             claim.done_since = monotonic()
@@ -132,19 +137,20 @@ class Finishing:
             if claim.left == 0 or claim.lost:
                 del self._claims[claim]
                 whole.append(claim)
-            elif claim.done and now - claim.done_since >= PATIENCE * 0.9:
+            elif claim.done and not _is_worth_waiting(claim, now - claim.done_since):
                 parts.append((claim, claim.done))
                 claim.done = []
-        self._pending = sum(len(claim.done) for claim in self._claims)
+        self._pending = 0
+        waiting = any(claim.done for claim in self._claims)
         lost = [claim for claim in whole if claim.lost]
         whole = [claim for claim in whole if not claim.lost]
         if ops or whole or parts:
             await self._send(ops, parts, whole)
         for claim in (*lost, *whole):
             self._closed(claim)
-        if self._pending:
-            self.send_soon(now=False)
-        elif not self._ops:
+        if waiting or self._pending:
+            self._send_later()
+        else:
             self._all_sent.set()
 
     async def _send(self, ops: list[Op], parts: list[tuple[Claim, list[int]]], whole: list[Claim]) -> None:
@@ -215,6 +221,13 @@ class Finishing:
         if self._conn is None or self._conn.closed:
             self._conn = await connect_until_async(self._settings, "finishing", self._give_up)
         return self._conn
+
+
+def _is_worth_waiting(claim: Claim, waited: float) -> bool:
+    """Whether the rest of a claim comes within the patience, at the pace so far: one row then says it all."""
+    if waited < PATIENCE * 0.9:
+        return True
+    return waited < 5 * PATIENCE and waited * claim.left < PATIENCE * len(claim.done)
 
 
 def _result(work: Work, said: Said) -> list[Any]:

@@ -50,7 +50,13 @@ class Worker:
     of queues that have work, each gets jobs in proportion; by default the queues of the specs, alike. `lease` is how
     long it may be silent before its jobs are given to others, `grace` how long it lets jobs run on when it stops, both
     in seconds. Several workers may run in one process.
+
+    `worker` is the name of its incarnation, empty while none is known to the database.
     """
+
+    worker = ""
+    _alone = False
+    _stops = 0
 
     def __init__(
         self,
@@ -75,9 +81,7 @@ class Worker:
         self._handlers = _handlers(self._specs, self._middleware)
         self._unknown = Unknown()
         self._claims: dict[int, Claim] = {}
-        self._stops = 0
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.worker = ""
 
     # -- from the outside ----------------------------------------------------------------------------------------------
 
@@ -113,6 +117,7 @@ class Worker:
                 await self._feeding.check()
                 self._leasing.start()
                 sending = asyncio.create_task(self._finishing.run())
+                sending.add_done_callback(lambda _: self._stop.set())
                 try:
                     await self._feeding.run()
                 finally:
@@ -157,6 +162,7 @@ class Worker:
         """Give back what has not begun, let the rest come to its end, say everything, and say goodbye."""
         self._stop.set()
         self._give_back(self._running.take_back())
+        self._finishing.send_soon(now=True)
         deadline = monotonic() + self._grace
         while self._running.in_hand and monotonic() < deadline and not self._hurry.is_set():
             await self._feeding.bell.wait(min(0.2, deadline - monotonic()))
@@ -221,7 +227,7 @@ class Worker:
     def take(self, claim: Claim, jobs: list[ClaimedJob]) -> None:
         """Run the jobs of a claim. Those of a kind that is not known come again later, uncounted."""
         claim.size = claim.left = len(jobs)
-        if not jobs:
+        if not jobs or claim.lost:
             self._claims.pop(claim.id, None)
             return
         works = []
@@ -281,8 +287,6 @@ class Worker:
             self._alone = False
         self.worker = name
         self._feeding.refresh()
-
-    _alone = False
 
 
 def _call_soon(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *arguments: Any) -> None:

@@ -266,6 +266,9 @@ returns void language plpgsql as $$
 --      The caller has the lane's lock, or only wants to know whether there is one; rotation
 --      takes those of all lanes first, so nothing moves meanwhile. One statement per
 --      slot: nearly always there is one slot, and one range in it.
+--
+--      Nothing may be sorted: once there are statistics, the planner takes the index on
+--      ev_txid, sorts, and reads the whole window, for an empty lane as well.
 -- ----------------------------------------------------------------------
 declare
     fn      text := format('pgq.%I(int2, xid8[], xid8[], xid8, int8, int4, int8, int8)', pgq._job_function('next_jobs', q));
@@ -282,7 +285,8 @@ begin
         create or replace function pgq.%1$I(
             i_lane int2, i_lows xid8[], i_highs xid8[], i_txid xid8, i_id int8, i_n int4, i_lo int8, i_hi int8,
             out ids int8[], out txids xid8[], out keyed boolean)
-        returns record language plpgsql set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $b$
+        returns record language plpgsql set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off
+        set enable_sort = off set enable_incremental_sort = off set enable_bitmapscan = off as $b$
         declare
             part       int8[];
             times      xid8[];

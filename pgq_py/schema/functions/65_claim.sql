@@ -610,11 +610,18 @@ begin
     slot := h.slot;
     select * into q from pgq.queue where queue_id = c.queue_id;
     ids := pgq._unfinished(c, slot);
+    -- the policy is looked up once for each type: that costs as much as all the rest of a job
     return query
+        with jobs as materialized (select * from pgq._job_rows(q, ids)),
+             types as materialized (select t.ev_type, pgq._max_attempts(q.queue_id, t.ev_type, '{}') as most
+                                    from (select distinct j.ev_type from jobs j) t)
         select j.ev_id, j.ev_type, j.ev_data, j.ev_lane::int4, coalesce(j.ev_retry, 0) + 1,
-               pgq._max_attempts(q.queue_id, j.ev_type, o), coalesce((o ->> 'losses')::int4, 0), j.ev_time, j.ev_extra2, o
-        from pgq._job_rows(q, ids) j cross join lateral pgq._options(j.ev_extra1) o
-        order by array_position(ids, j.ev_id);
+               coalesce((o ->> 'max_attempts')::numeric::int4, t.most),
+               coalesce((o ->> 'losses')::int4, 0), j.ev_time, j.ev_extra2, o
+        from unnest(ids) with ordinality i(id, nth) join jobs j on j.ev_id = i.id
+        left join types t on t.ev_type is not distinct from j.ev_type
+        cross join lateral pgq._options(j.ev_extra1) o
+        order by i.nth;
 end;
 $$;
 comment on function pgq.claimed(bigint, bigint) is 'The unfinished jobs of a claim, in order.';
