@@ -60,10 +60,11 @@ begin
     end loop;
     if 'pgq_writer' = any (has) then
         for fn in select p.oid::regprocedure::text from pg_proc p
-                  where p.pronamespace = 'pgq'::regnamespace and p.proname ~ '^produce_[0-9]+_' loop
+                  where p.pronamespace = 'pgq'::regnamespace and p.proname ~ '^(produce|enqueue)_[0-9]+_' loop
             execute format('grant execute on function %s to pgq_writer', fn);
         end loop;
         grant select (queue_id, queue_name) on pgq.queue to pgq_writer;
+        grant select (queue_id) on pgq.job_queue to pgq_writer;
     end if;
 
     for r in select ring_name from pgq.ring where ring_kind = 'event' loop

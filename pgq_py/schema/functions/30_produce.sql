@@ -28,17 +28,7 @@ declare
     fn        text := format('pgq.%I(text, text, text, text, text, text)', pgq._produce_name(q.queue_id, q.queue_name));
     ring      text := 'event_' || q.queue_id;
     branches  text;
-    refusal   text := '';
-    counted   text := '';
 begin
-    if q.queue_disable_insert then
-        -- a refused event uses up an id, as in PgQ
-        refusal := format('if current_setting(''session_replication_role'') <> ''replica'' then perform nextval(%L::regclass);'
-                          ' perform pgq._refuse_disabled(''Insert into queue disallowed''); end if;', q.queue_event_seq);
-    end if;
-    if q.queue_per_tx_limit is not null then
-        counted := format('perform pgq._count_in_tx(%s, 1);', q.queue_id);
-    end if;
     select string_agg(format(
             ' when %s then insert into pgq.%I (ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4)'
             ' values ($1, $2, $3, $4, $5, $6);', nr, ring || '_' || nr), '' order by nr)
@@ -57,14 +47,32 @@ begin
             end if;
             return currval(%L::regclass);
         end; $b$ $f$,
-        pgq._produce_name(q.queue_id, q.queue_name), refusal, format('pgq.%I', ring || '_phase'), q.queue_ntables, branches,
-        counted, q.queue_id, q.queue_event_seq);
+        pgq._produce_name(q.queue_id, q.queue_name), pgq._refusal_sql(q), format('pgq.%I', ring || '_phase'), q.queue_ntables,
+        branches, pgq._count_sql(q), q.queue_id, q.queue_event_seq);
     execute format('comment on function %s is %L', fn, 'Insert an event into one queue; generated');
     execute format('revoke all on function %s from public', fn);
     perform pgq._grant_function(fn, 'pgq_writer');
 end;
 $$;
 comment on function pgq._generate_produce(pgq.queue) is 'Generate the produce function of a queue';
+
+
+create or replace function pgq._refusal_sql(q pgq.queue)
+returns text language sql immutable as $$
+    -- how a generated function begins while the queue refuses inserts; a refused event uses up an id, as in PgQ
+    select case when not q.queue_disable_insert then '' else
+        format('if current_setting(''session_replication_role'') <> ''replica'' then perform nextval(%L::regclass);'
+               ' perform pgq._refuse_disabled(''Insert into queue disallowed''); end if;', q.queue_event_seq) end
+$$;
+comment on function pgq._refusal_sql(pgq.queue) is 'How a generated function begins while its queue refuses inserts';
+
+
+create or replace function pgq._count_sql(q pgq.queue)
+returns text language sql immutable as $$
+    -- how a generated function counts while the queue has a limit per transaction
+    select case when q.queue_per_tx_limit is null then '' else format('perform pgq._count_in_tx(%s, 1);', q.queue_id) end
+$$;
+comment on function pgq._count_sql(pgq.queue) is 'How a generated function counts while its queue has a limit';
 
 
 create or replace function pgq._refuse_disabled(i_message text)
@@ -125,13 +133,14 @@ returns trigger language plpgsql security definer set search_path = pg_catalog, 
 -- ----------------------------------------------------------------------
 -- Function: pgq._queue_changed()
 --
---      AFTER UPDATE trigger of pgq.queue: generate the produce function anew
---      when what is built into it has changed.
+--      AFTER UPDATE trigger of pgq.queue: generate the produce function anew,
+--      and of a job queue the enqueue function, when what is built into it has changed.
 -- ----------------------------------------------------------------------
 begin
     if new.queue_disable_insert is distinct from old.queue_disable_insert
        or (new.queue_per_tx_limit is null) <> (old.queue_per_tx_limit is null) then
         perform pgq._generate_produce(new);
+        perform pgq._generate_enqueue(new) where pgq._has_jobs(new.queue_id);
     end if;
     return null;
 end;

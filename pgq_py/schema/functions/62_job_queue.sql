@@ -205,7 +205,7 @@ returns void language plpgsql as $$
 -- Function: pgq._generate_enqueue(1)
 --
 --      (Re)create enqueue_N(type, data, priority, options) -> id: insert a job with
---      neither key nor delay.
+--      neither key nor delay. As the produce function in all else.
 -- ----------------------------------------------------------------------
 declare
     fn        text := format('pgq.%I(text, text, int4, text)', pgq._job_function('enqueue', q));
@@ -219,17 +219,20 @@ begin
     execute format($f$
         create or replace function pgq.%I(i_type text, i_data text, i_priority int4, i_options text)
         returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $b$
-        begin
-            case pg_sequence_last_value(%L::regclass) / 2 %% %s %s end case;
-            if pg_sequence_last_value('pgq.wake_deadline'::regclass) > 0 then
-                perform pgq._wake(%s);
+        begin %s
+            case pg_sequence_last_value(%L::regclass) / 2 %% %s %s end case; %s
+            if pg_sequence_last_value('pgq.wake_deadline'::regclass) > 0
+               and pg_sequence_last_value('pgq.wake_deadline'::regclass) > extract(epoch from clock_timestamp()) * 1000
+               and current_setting('pgq.wake', true) is distinct from 'off' then
+                perform pg_notify('pgq_wake', '%s');
             end if;
             return currval(%L::regclass);
         end; $b$ $f$,
-        pgq._job_function('enqueue', q), format('pgq.%I', ring || '_phase'), q.queue_ntables, branches,
-        q.queue_id, q.queue_event_seq);
+        pgq._job_function('enqueue', q), pgq._refusal_sql(q), format('pgq.%I', ring || '_phase'), q.queue_ntables, branches,
+        pgq._count_sql(q), q.queue_id, q.queue_event_seq);
     execute format('comment on function %s is %L', fn, 'Enqueue a job into one queue; generated, called by enqueue()');
     execute format('revoke all on function %s from public', fn);
+    perform pgq._grant_function(fn, 'pgq_writer');
 end;
 $$;
 comment on function pgq._generate_enqueue(pgq.queue) is 'Generate the enqueue function of a job queue';

@@ -75,11 +75,14 @@ create or replace function pgq.enqueue(
     queue text, type text, payload jsonb default '{}', priority int4 default null, run_at timestamptz default null,
     key text default null, key_window interval default null, options jsonb default null,
     out id bigint, out created boolean)
-returns record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns record language plpgsql as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.enqueue(8)
 --
 --      Enqueue a job, in the caller's transaction, at any isolation level.
+--
+--      SECURITY INVOKER, as insert_event(): the right to enqueue is EXECUTE on the
+--      queue's own function. Only what is more than type and payload takes the longer way.
 --
 -- Parameters:
 --      queue       - a job queue
@@ -99,6 +102,34 @@ returns record language plpgsql security definer set search_path = pg_catalog, p
 --      PQ001, PQ005 the queue refuses inserts, PQ006, PQ023, 40001, 42501
 -- ----------------------------------------------------------------------
 declare
+    nr  int4;
+begin
+    if length($2) between 1 and 200 and $3 is not null and coalesce($6, $5::text, $7::text, $8::text) is null then
+        select j.queue_id into nr from pgq.queue q join pgq.job_queue j using (queue_id) where q.queue_name = $1;
+        if nr is not null then
+            execute 'select pgq.enqueue_' || nr || '_' || left(md5($1), 8) || '($1, $2, $3, null), true'
+                into id, created using $2, $3::text, $4;
+            return;
+        end if;
+    end if;
+    select e.id, e.created into id, created from pgq.enqueue_with($1, $2, $3, $4, $5, $6, $7, $8) e;
+end;
+$$;
+comment on function pgq.enqueue(text, text, jsonb, int4, timestamptz, text, interval, jsonb) is
+'Enqueue a job. Returns its id and whether it was created: false when another active job has the same key.';
+
+
+create or replace function pgq.enqueue_with(
+    queue text, type text, payload jsonb, priority int4, run_at timestamptz, key text, key_window interval, options jsonb,
+    out id bigint, out created boolean)
+returns record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.enqueue_with(8)
+--
+--      The longer way of enqueue(8), for jobs with a time, a key or options; and for
+--      whatever is to be refused.
+-- ----------------------------------------------------------------------
+declare
     q      pgq.queue := pgq._queue_of_jobs($1);
     now_   timestamptz := pgq._clock();
     later  boolean := coalesce($5 > now_, false);
@@ -106,14 +137,14 @@ begin
     perform pgq._require_produce(q);
     perform pgq._check_job($2, $3, $6, $7);
     perform pgq._check_options($8);
-    if q.queue_disable_insert then
-        perform pgq._refuse_disabled('Insert into queue disallowed');
-    end if;
     created := true;
     if $6 is null and not later then
         execute 'select pgq.' || pgq._job_function('enqueue', q) || '($1, $2, $3, $4)'
             into id using $2, $3::text, $4, pgq._options_text($8);
         return;
+    end if;
+    if q.queue_disable_insert then
+        perform pgq._refuse_disabled('Insert into queue disallowed');
     end if;
     if later then
         perform pgq._check_due($5);
@@ -126,12 +157,13 @@ begin
             return;
         end if;
     end if;
+    perform pgq._count_in_tx(q.queue_id, 1) where q.queue_per_tx_limit is not null;
     perform pgq._append_jobs(q, case when later then $5 end, null, array[(id, now(), null, null, null, $2, $3::text,
         pgq._options_text($8), case when $7 is null then $6 end, null, null, pgq._lane_of(q, $4))::pgq.job_template]);
 end;
 $$;
-comment on function pgq.enqueue(text, text, jsonb, int4, timestamptz, text, interval, jsonb) is
-'Enqueue a job. Returns its id and whether it was created: false when another active job has the same key.';
+comment on function pgq.enqueue_with(text, text, jsonb, int4, timestamptz, text, interval, jsonb) is
+'What enqueue() does for a job with a time, a key or options.';
 
 
 create or replace function pgq._check_job(i_type text, i_payload jsonb, i_key text, i_window interval)
@@ -267,6 +299,7 @@ begin
                            array_agg(ids[k.nth] order by k.nth), array_agg(till[k.nth] order by k.nth))) as holder
                        from unnest(keys) with ordinality k(key, nth) where k.key is not null) h using (nth);
     end if;
+    perform pgq._count_in_tx(q.queue_id, (select count(*) from unnest(made) m where m)) where q.queue_per_tx_limit is not null;
     perform pgq._append_jobs(q, null, array(select due[nth] from unnest(made) with ordinality m(made, nth) where m.made order by nth),
                              array(select j[nth] from unnest(made) with ordinality m(made, nth) where m.made order by nth));
     return query select * from unnest(ids, made);

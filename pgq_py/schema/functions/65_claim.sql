@@ -327,6 +327,7 @@ declare
     c       pgq.claim_ring;
 begin
     if newest.tick_time < clock_timestamp() - interval '250 ms'
+       and newest.tick_event_seq is distinct from pg_sequence_last_value(q.queue_event_seq::regclass)
        and pg_sequence_last_value('pgq.wake_deadline'::regclass) < pgq._now_ms()
        and pgq._tick_if_due(q, true) is not null then
         newest := pgq._newest_tick(q.queue_id);

@@ -124,7 +124,7 @@ returns setof text language plpgsql as $$
 declare
     names  text[] := case i_role
         when 'pgq_writer' then '{insert_event,insert_event_at,send,send_batch,send_batch_at,cancel_event,producer_function,current_event_table,wake,'
-            'enqueue,enqueue_many,cancel,retry_jobs,once,get_job,get_result,jobs,set_schedule,'
+            'enqueue,enqueue_with,enqueue_many,cancel,retry_jobs,once,get_job,get_result,jobs,set_schedule,'
             'capture,add_capture,drop_capture,get_captures,_captured_table,jsontriga,logutriga,sqltriga,_plan_trigger,_log_change,'
             '_row_matters,_key_condition,_change_sql,_change_type,_change_wanted,_urlencode}'
         when 'pgq_reader' then
@@ -197,6 +197,10 @@ begin
         execute format('grant execute on function %s to %I', fn, i_role);
     end loop;
     execute format('grant execute on function pgq.%I to %I', pgq._produce_name(q.queue_id, q.queue_name), i_role);
+    if pgq._has_jobs(q.queue_id) then
+        execute format('grant execute on function pgq.%I to %I', pgq._job_function('enqueue', q), i_role);
+        execute format('grant select (queue_id) on pgq.job_queue to %I', i_role);
+    end if;
     execute format('grant select (queue_id, queue_name) on pgq.queue to %I', i_role);
     execute format('grant insert (ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4) on %s to %I',
                    pgq._slots_of(q), i_role);
@@ -224,6 +228,9 @@ declare
 begin
     perform pgq._check_role(i_role);
     execute format('revoke execute on function pgq.%I from %I', pgq._produce_name(q.queue_id, q.queue_name), i_role);
+    if pgq._has_jobs(q.queue_id) then
+        execute format('revoke execute on function pgq.%I from %I', pgq._job_function('enqueue', q), i_role);
+    end if;
     execute format('revoke insert (ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4) on %s from %I',
                    pgq._slots_of(q), i_role);
     execute format('revoke usage on sequence %s from %I', q.queue_event_seq, i_role);
