@@ -44,6 +44,7 @@ AIMS: Final = (
     Aim("drain, best*", "pgq-py-jobs", ("pgmq",), 1, True),
     Aim("drain, best*", "pgq-py-jobs-sql", ("pgmq",), 1, True),
     Aim("WAL per job, in batches", "pgq-py-jobs-sql", ("pgmq",), 0.7, False),
+    Aim("drain, best*", "pgq-py-jobs-sql", _PYTHON_JOBS, 2, True),
     Aim("WAL per event, in batches", "pgq-py", ("pgq",), 1.1, False),
     Aim("WAL per job, in batches", "pgq-py-jobs", ("pgmq",), 0.7, False),
 )

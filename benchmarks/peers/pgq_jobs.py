@@ -9,7 +9,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, ClassVar
 
-from benchmarks.peers.adapter import QUEUE, Adapter, Handler
+from benchmarks.peers.adapter import QUEUE, Handler
 from benchmarks.peers.load import TYPE, Message, chunks
 from benchmarks.peers.pgq_py import run_quietly
 from benchmarks.peers.sqlbase import SqlAdapter
@@ -107,19 +107,57 @@ class PgqJobsSql(SqlAdapter):
         return None
 
 
-class PgqJobs(Adapter):
-    """The worker of `pgq run`. Absent until the package has it; then this class is all that is to be filled in."""
+class PgqJobs(PgqJobsSql):
+    """The Python facade, with an asynchronous handler."""
 
     name = "pgq-py-jobs"
     title = "pgq-py jobs"
-    unit = "job"
-    kind = "ours"
     framework = True
-    practice = "enqueue, enqueue_many; the worker of `pgq run` with claims of the size that is measured. Defaults."
+    practice = (
+        "@pgq.job, enqueue, enqueue_many; the worker of `pgq run` with as many slots as are claimed; `pgq ticker`"
+    )
     can = frozenset({"single", "bulk", "jobs", "live"})
-    schemas: ClassVar[tuple[str, ...]] = ("pgq",)
+    _app: Any = None
 
     @classmethod
     def missing(cls, options: Mapping[str, str]) -> str | None:
         del options
         return None if find_spec("pgq_py.jobs") else "this version of pgq-py has no worker for jobs"
+
+    def close(self) -> None:
+        super().close()
+        if self._app is not None:
+            self._app.close()
+
+    def _declared(self, handler: Handler | None = None) -> tuple[Any, Any]:
+        """An application, and the job that is declared on it."""
+        from pgq_py.app import PgQ
+
+        pgq = PgQ(self.dsn)
+
+        @pgq.job(QUEUE)
+        async def noop(*, nr: int, due: float, customer: str, amount: float, state: str, items: list[int]) -> None:
+            if handler is not None:
+                handler({"nr": nr, "due": due, "customer": customer, "amount": amount, "state": state, "items": items})
+
+        return pgq, noop
+
+    @property
+    def _job(self) -> Any:
+        if self._app is None:
+            self._app, self._noop = self._declared()
+        return self._noop
+
+    def send(self, message: Message) -> None:
+        self._job.enqueue(**message.data)
+
+    def send_bulk(self, batch: Sequence[Message]) -> None:
+        self._job.enqueue_many([message.data for message in batch])
+
+    def work(self, handler: Handler, stop: Event, ready: Event, batch: int) -> None:
+        pgq, _ = self._declared(handler)
+        with pgq, pgq.runner(slots=batch) as runner:
+            ready.set()
+            while not stop.wait(0.2):
+                if runner.failures:
+                    raise runner.failures[0]

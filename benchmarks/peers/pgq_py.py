@@ -132,8 +132,6 @@ class PgqPy(Adapter):
 
     def step(self, message: Message) -> dict[str, float]:
         self.send(message)
-        with self._pgq.transaction() as conn:
-            conn.execute("select 1")
         begin = perf_counter()
         self._pgq.tick_all()
         ticked = perf_counter()
