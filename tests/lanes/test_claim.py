@@ -298,6 +298,19 @@ def test_a_lane_is_not_read_in_full_by_a_plan_of_an_empty_slot(db: Database, con
     assert read - before < 1000
 
 
+@pytest.mark.newest
+def test_no_index_is_read_from_end_to_end(conn: Conn) -> None:
+    """Whichever one a plan was made with, when the slot was empty and all of them cost the same."""
+    enqueue_many(conn, 600)
+    conn.execute("select pgq.ticker(%s)", (QUEUE,))
+    last: list[object] = [None, None]
+    for _ in range(600):
+        ((*last, _jobs),) = rows(conn, "select * from pgq.complete_and_claim(%s, %s, %s, null, 1)", *last, QUEUE)
+    conn.execute("select pg_stat_force_next_flush()")
+    read = "select sum(idx_tup_read) from pg_stat_all_indexes where schemaname = 'pgq' and relname ~ '^(claim|tick|event)_'"
+    assert value(conn, read) < 600 * 20
+
+
 @pytest.mark.crash
 @pytest.mark.slow
 def test_a_number_that_is_given_out_again_has_another_token(private_db: Database) -> None:

@@ -71,11 +71,13 @@ comment on function pgq._append_claim(pgq.claim_ring) is 'Append a claim to the 
 
 
 create or replace function pgq._lane_state(i_queue int4, i_lane int2)
-returns pgq.claim_ring language plpgsql set enable_seqscan = off as $$
+returns pgq.claim_ring language plpgsql set enable_seqscan = off set enable_sort = off set enable_bitmapscan = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._lane_state(2)
 --
---      Newest claim of a lane: where it stands. As _cursor(1), in every respect.
+--      Newest claim of a lane: where it stands. As _cursor(1), in every respect; and
+--      without a sort, or a plan made on an empty slot takes another index of the lane
+--      and reads all of its claims ever after.
 -- Errors:
 --      PQ012  - it has none; every lane has one from the start
 -- ----------------------------------------------------------------------
@@ -84,18 +86,18 @@ declare
 begin
     case pg_sequence_last_value('pgq.claim_ring_phase'::regclass) / 2 % 3
         when 0 then
-            select * into c from pgq.claim_ring_0 where queue_id = i_queue and lane = i_lane and kind = 'q'
+            select * into c from pgq.claim_ring_0 where queue_id = i_queue and lane = i_lane and ev_ids is not null
                 order by queue_id desc, lane desc, claim_id desc limit 1;
         when 1 then
-            select * into c from pgq.claim_ring_1 where queue_id = i_queue and lane = i_lane and kind = 'q'
+            select * into c from pgq.claim_ring_1 where queue_id = i_queue and lane = i_lane and ev_ids is not null
                 order by queue_id desc, lane desc, claim_id desc limit 1;
         else
-            select * into c from pgq.claim_ring_2 where queue_id = i_queue and lane = i_lane and kind = 'q'
+            select * into c from pgq.claim_ring_2 where queue_id = i_queue and lane = i_lane and ev_ids is not null
                 order by queue_id desc, lane desc, claim_id desc limit 1;
     end case;
     for attempt in 1 .. 10 loop
         exit when c.claim_id is not null;
-        select * into c from pgq.claim_ring where queue_id = i_queue and lane = i_lane and kind = 'q'
+        select * into c from pgq.claim_ring where queue_id = i_queue and lane = i_lane and ev_ids is not null
             order by queue_id desc, lane desc, claim_id desc limit 1;
     end loop;
     if c.claim_id is null then

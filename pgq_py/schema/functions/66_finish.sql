@@ -677,6 +677,7 @@ declare
     f  pgq.claim_ring := pgq._finish_row(c, i_id, null);
 begin
     f.kind := i_kind;
+    f.n := null;
     f.nth := (extract(epoch from clock_timestamp()) * 1000000)::int8;
     f.data := i_data;
     f.at := i_at;

@@ -107,7 +107,7 @@ returns setof pgq.claim_ring language plpgsql set enable_seqscan = off as $$
 begin
     perform from pgq.claim_ring limit 0;
     return query select c.* from pgq.claim_ring c
-        where c.worker = i_worker and c.kind = 'q' and c.beats and c.ev_ids <> '{}'
+        where c.worker = i_worker and c.beats and c.ev_ids <> '{}'
           and not exists (select from pgq.claim_ring f
                           where f.claim_id = c.claim_id and f.ev_id = 0 and f.kind = 'f' and f.nth = 0)
         order by c.worker, c.claim_id;
@@ -129,7 +129,7 @@ returns setof pgq.claim_ring language plpgsql set enable_seqscan = off as $$
 begin
     perform from pgq.claim_ring limit 0;
     return query select c.* from pgq.claim_ring c join pgq.job_queue s on s.queue_id = c.queue_id
-        where c.kind = 'q' and not c.beats and c.ev_ids <> '{}' and (c.at < pgq._clock() - s.lease or not i_late)
+        where not c.beats and c.ev_ids <> '{}' and (c.at < pgq._clock() - s.lease or not i_late)
           and not exists (select from pgq.claim_ring f
                           where f.claim_id = c.claim_id and f.ev_id = 0 and f.kind = 'f' and f.nth = 0)
           and not (i_late and exists (select from pgq.claim_ring e

@@ -66,7 +66,7 @@ begin
     return array(
         select r.id from (
             select c.claim_id, unnest(c.ev_ids) as id from pgq.claim_ring c
-            where c.queue_id = i_queue and c.kind = 'q'
+            where c.queue_id = i_queue and c.ev_ids is not null
               and not exists (select from pgq.claim_ring f
                               where f.claim_id = c.claim_id and f.ev_id = 0 and f.kind = 'f' and f.nth = 0)) r
         where not exists (select from pgq.claim_ring f

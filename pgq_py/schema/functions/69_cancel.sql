@@ -94,6 +94,7 @@ begin
     t := pgq._finish_row(c, i_id, 'cancelled');
     t.claim_id := -q.queue_id;
     t.kind := 't';
+    t.n := null;
     execute format('insert into pgq.%I select (pgq._stamped($1)).* on conflict do nothing',
                    pgq._slot('claim_ring', 3, pgq._phase('claim_ring') / 2)) using t;
     if s.key is not null then
@@ -126,6 +127,7 @@ begin
     end if;
     f := pgq._finish_row(c, i_id, null);
     f.kind := 'x';
+    f.n := null;
     perform pgq._append_beside(c, slot, array[f]);
     perform pg_notify('pgq_cancel_' || q.queue_id, i_claim_id || ' ' || i_id);
 end;

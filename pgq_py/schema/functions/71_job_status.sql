@@ -136,7 +136,7 @@ declare
 begin
     for attempt in 1 .. 3 loop
         select * into c from pgq.claim_ring
-            where queue_id = i_queue and lane = j.ev_lane and kind = 'q' and (to_txid, to_id) >= (j.ev_txid, j.ev_id)
+            where queue_id = i_queue and lane = j.ev_lane and ev_ids is not null and (to_txid, to_id) >= (j.ev_txid, j.ev_id)
               and j.ev_id = any (ev_ids)
             order by queue_id, lane, to_txid, to_id limit 1;
         exit when c.claim_id is not null;
@@ -320,7 +320,7 @@ begin
             select distinct i.id from pgq.claim_ring f
             join pgq.claim_ring c on c.claim_id = f.claim_id and c.ev_id = -1 and c.kind = 'q'
             cross join lateral unnest(case when f.ev_id = 0 then c.ev_ids else array[f.ev_id] end) i(id)
-            where f.queue_id = q.queue_id and f.kind = 'f' and f.outcome = i_state and i.id < i_before
+            where f.queue_id = q.queue_id and f.n is not null and f.kind = 'f' and f.outcome = i_state and i.id < i_before
             union
             select t.ev_id from pgq.claim_ring t where i_state = 'cancelled' and t.claim_id = -q.queue_id and t.kind = 't' and t.ev_id < i_before
             order by 1 desc limit i_limit;

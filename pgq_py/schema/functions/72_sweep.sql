@@ -28,11 +28,11 @@ returns setof pgq.claim_ring language plpgsql set enable_seqscan = off as $$
 -- ----------------------------------------------------------------------
 begin
     return query
-        select * from pgq.claim_ring f where f.queue_id = i_queue and f.kind = 'f'
+        select * from pgq.claim_ring f where f.queue_id = i_queue and f.n is not null and f.kind = 'f'
             and f.txid >= coalesce(pg_snapshot_xmax(i_last), '0'::xid8) and f.txid < pg_snapshot_xmax(i_now)
             and pg_visible_in_snapshot(f.txid, i_now)
         union all
-        select * from pgq.claim_ring f where f.queue_id = i_queue and f.kind = 'f'
+        select * from pgq.claim_ring f where f.queue_id = i_queue and f.n is not null and f.kind = 'f'
             and f.txid = any (array(select x from pg_snapshot_xip(i_last) x where pg_visible_in_snapshot(x, i_now)));
 end;
 $$;

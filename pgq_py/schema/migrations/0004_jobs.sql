@@ -116,9 +116,9 @@ comment on table pgq.held_template is 'Parent of the held rings: unfinished jobs
 --   exhausted             nothing is left of the window behind the position
 --   tombs                 cancelled jobs may be ahead (kind t)
 --   keyed                 one of the jobs has an idempotency key
---   ev_ids, worker, beats the jobs; who has them; whether that worker sends heartbeats
+--   ev_ids, worker, beats the jobs (of claims alone); who has them; whether that worker sends heartbeats
 --   txid, at              the writing transaction, and when
---   outcome, error, data, n  see kind; n: jobs that a closing row finished
+--   outcome, error, data, n  see kind; n: jobs that a finish is of (of finishes alone)
 -- ---------------------------------------------------------------------------
 create table pgq.claim_ring (
     claim_id   int8        not null,
@@ -153,11 +153,13 @@ create table pgq.claim_ring (
     n          int4,
     primary key (claim_id, ev_id, kind, nth)
 );
-create index on pgq.claim_ring (queue_id, lane, claim_id) where kind = 'q';
-create index on pgq.claim_ring (queue_id, lane, to_txid, to_id) where kind = 'q';
-create index on pgq.claim_ring (worker, claim_id) where kind = 'q' and beats;
-create index on pgq.claim_ring (claim_id) where kind = 'q' and not beats;
-create index on pgq.claim_ring (queue_id, txid) where kind = 'f';
+-- No condition of a partial index follows from that of a look-up by claim_id, or a plan made on an
+-- empty slot, where all indexes cost the same, may read one of these from end to end ever after.
+create index on pgq.claim_ring (queue_id, lane, claim_id) where ev_ids is not null;
+create index on pgq.claim_ring (queue_id, lane, to_txid, to_id) where ev_ids is not null;
+create index on pgq.claim_ring (worker, claim_id) where beats;
+create index on pgq.claim_ring (claim_id) where not beats;
+create index on pgq.claim_ring (queue_id, txid) where n is not null;
 comment on table pgq.claim_ring is 'Parent of the claim ring: claims and what became of their jobs';
 
 create sequence pgq.claim_id_seq;
