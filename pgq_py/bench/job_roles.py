@@ -26,8 +26,8 @@ from pgq_py.bench.targets import connect
 
 __all__ = ["main", "padded"]
 
-JOBS_PER_SESSION: Final = 200
-"""So many a second at most are enqueued by one session."""
+JOBS_PER_SESSION: Final = 50
+"""So many a second at most are enqueued by one session: few, so that it is not the commits of one that are measured."""
 
 
 def padded(due: float, size: int) -> str:

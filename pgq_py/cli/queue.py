@@ -26,6 +26,7 @@ RotationPeriod = Annotated[
     str | None, typer.Option(metavar="INTERVAL", help="Switch slots at that age, as in '2 hours'; null: never.")
 ]
 Produce = Annotated[bool, typer.Option("--produce", help="To send to the queue.")]
+Work = Annotated[bool, typer.Option("--work", help="To work the jobs of the queue.")]
 Consume = Annotated[str | None, typer.Option("--consume", metavar="CONSUMER", help="To act as this consumer.")]
 
 PRIORITIES = "150,100,30"
@@ -154,39 +155,56 @@ def _numbers(text: str) -> list[int]:
 
 @app.command()
 def grant(  # noqa: PLR0917
-    queue: Queue, role: Role, produce: Produce = False, consume: Consume = None, dsn: Dsn = None, json: Json = False
+    queue: Queue,
+    role: Role,
+    produce: Produce = False,
+    consume: Consume = None,
+    work: Work = False,
+    dsn: Dsn = None,
+    json: Json = False,
 ) -> None:
-    """Give a role a right for this queue alone: to produce, or to act as one consumer, or both."""
-    _check_rights(produce=produce, consume=consume)
+    """Give a role a right for this queue alone: to produce, to act as one consumer, to work its jobs."""
+    _check_rights(produce=produce, consume=consume, work=work)
     with client(dsn) as pgq, pgq.transaction() as conn:
         if produce:
             pgq.grant_produce(queue, role, conn=conn)
         if consume is not None:
             pgq.grant_consume(queue, consume, role, conn=conn)
-    _report_rights(queue, role, _rights(produce=produce, consume=consume), granted=True, as_json=json)
+        if work:
+            pgq.grant_work(queue, role, conn=conn)
+    _report_rights(queue, role, _rights(produce=produce, consume=consume, work=work), granted=True, as_json=json)
 
 
 @app.command()
 def revoke(  # noqa: PLR0917
-    queue: Queue, role: Role, produce: Produce = False, consume: Consume = None, dsn: Dsn = None, json: Json = False
+    queue: Queue,
+    role: Role,
+    produce: Produce = False,
+    consume: Consume = None,
+    work: Work = False,
+    dsn: Dsn = None,
+    json: Json = False,
 ) -> None:
     """Take such a right back. Members of pgq_reader, pgq_writer and pgq_admin keep theirs."""
-    _check_rights(produce=produce, consume=consume)
+    _check_rights(produce=produce, consume=consume, work=work)
     with client(dsn) as pgq, pgq.transaction() as conn:
         if produce:
             pgq.revoke_produce(queue, role, conn=conn)
         if consume is not None:
             pgq.revoke_consume(queue, consume, role, conn=conn)
-    _report_rights(queue, role, _rights(produce=produce, consume=consume), granted=False, as_json=json)
+        if work:
+            pgq.revoke_work(queue, role, conn=conn)
+    _report_rights(queue, role, _rights(produce=produce, consume=consume, work=work), granted=False, as_json=json)
 
 
-def _check_rights(*, produce: bool, consume: str | None) -> None:
-    if not produce and consume is None:
-        raise typer.BadParameter("say which right", param_hint="'--produce' / '--consume'")
+def _check_rights(*, produce: bool, consume: str | None, work: bool) -> None:
+    if not (produce or work) and consume is None:
+        raise typer.BadParameter("say which right", param_hint="'--produce' / '--consume' / '--work'")
 
 
-def _rights(*, produce: bool, consume: str | None) -> list[str]:
-    return [*(["produce"] if produce else []), *([f"consume as {consume}"] if consume is not None else [])]
+def _rights(*, produce: bool, consume: str | None, work: bool) -> list[str]:
+    given = {"produce": produce, f"consume as {consume}": consume is not None, "work": work}
+    return [right for right, wanted in given.items() if wanted]
 
 
 def _report_rights(queue: str, role: str, rights: list[str], *, granted: bool, as_json: bool) -> None:

@@ -99,7 +99,7 @@ _QUEUE_DETAILS = _object(
         _object(consumer=STRING, pending_events=_maybe(INTEGER), last_seen_seconds=_maybe(NUMBER), last_tick=_maybe(ID))
     ),
     retry_policies=_list(_POLICY),
-    grants=_list(_object(role=STRING, may=_one_of("produce", "consume"), consumer=_maybe(STRING))),
+    grants=_list(_object(role=STRING, may=_one_of("produce", "consume", "work"), consumer=_maybe(STRING))),
     evictions=_list(_object(**_EVICTION)),
 )
 _CONSUMER_DETAILS = _object(

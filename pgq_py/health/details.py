@@ -68,7 +68,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a role may do with this queue alone: `produce`, or `consume` as one consumer."""
+    """What a role may do with this queue alone: `produce`, `consume` as one consumer, or `work` its jobs."""
 
     role: str
     may: str

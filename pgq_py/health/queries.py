@@ -67,7 +67,7 @@ select r.rolname::text as role, 'produce' as may, null::text as consumer
   join pg_roles r on r.oid = acl.grantee
  where q.queue_name = %s and acl.grantee <> p.proowner and r.rolname not in ('pgq_writer', 'pgq_admin')
  union all
-select g.role_name, 'consume', g.consumer_name
+select g.role_name, case when g.consumer_name = '' then 'work' else 'consume' end, nullif(g.consumer_name, '')
   from pgq.consume_grant g
   join pgq.queue q using (queue_id)
  where q.queue_name = %s

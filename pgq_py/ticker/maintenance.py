@@ -28,6 +28,9 @@ __all__ = ["Maintenance"]
 
 logger = logging.getLogger("pgq_py.ticker")
 
+_rounds = logging.getLogger("pgq_py.ticker.rounds")
+_rounds.setLevel(logging.ERROR)  # it warns of each round that is left out while one runs, which was asked for
+
 LONG, REST, ROUNDS = 0.02, 200, 3
 """With very many queues it takes a while to find out that there is nothing to do. From so many seconds on, in
 each of so many rounds, the next one comes so many times later: idle queues may cost half a percent of a processor."""
@@ -46,7 +49,7 @@ class Maintenance:
         self._conn: psycopg.Connection[Any] | None = None
         self._rests_until = 0.0
         self._took: deque[float] = deque(maxlen=ROUNDS)
-        self._scheduler = BackgroundScheduler(timezone=UTC)
+        self._scheduler = BackgroundScheduler(timezone=UTC, logger=_rounds)
 
     def start(self) -> None:
         """Run a round now and then every `maintenance_interval`."""

@@ -207,7 +207,7 @@ class Session:
         if not worth_trying([queue], self._failed_at, now):
             return
         try:
-            made = calls.value(self._conn, queries.TICK, [queue]) is not None
+            made = calls.value(self._conn, queries.TICKER_TICK, [queue]) is not None
         except (QueuePaused, QueueNotFound):
             self._forget(queue)
             return
@@ -225,7 +225,7 @@ class Session:
     def _release(self, queue: str) -> None:
         """Release what is due in one queue; the tick that shows it follows."""
         try:
-            if calls.value(self._conn, queries.RELEASE, [queue]):
+            if calls.value(self._conn, queries.TICKER_RELEASE, [queue]):
                 self._tick(queue)
             self._complaints.settled(f"release {queue}")
         except QueueNotFound:

@@ -79,6 +79,16 @@ def test_a_job_queue_with_priorities_of_ones_own(pgq: Run, db: Database) -> None
     assert (refused.status, "not a job queue" in refused.err) == (1, True)
 
 
+def test_the_right_to_work_a_queue(pgq: Run) -> None:
+    granted = pgq("queue", "grant", "emails", "pgq_writer", "--work", "--json").json
+    assert granted == {"queue": "emails", "role": "pgq_writer", "rights": ["work"], "granted": True}
+    assert pgq("queue", "show", "emails", "--json").json["grants"] == [
+        {"role": "pgq_writer", "may": "work", "consumer": None}
+    ]
+    assert pgq("queue", "revoke", "emails", "pgq_writer", "--work").err.endswith("no longer work on queue emails\n")
+    assert pgq("queue", "show", "emails", "--json").json["grants"] == []
+
+
 def test_enqueue_ls_and_show(pgq: Run, terminal: Run) -> None:
     assert pgq("jobs", "enqueue", "emails", "send", '{"to": "a@b.c"}').err == "enqueued job 1\n"
     more = ("--priority", "150", "--key", "k", "--max-attempts", "3", "--timeout", "1m", "--tag", "x", "--tag", "y")

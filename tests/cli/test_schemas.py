@@ -44,6 +44,24 @@ SQL select pgq.nack('orders', 'mailer', sub_batch, '{1}', 'no', i_dead => true) 
 SQL select pgq.finish_batch(sub_batch) from pgq.subscription
 SQL insert into pgq.eviction values (1, 'gone', now(), 1, '1 hour')
 queue show orders
+queue create emails --jobs
+jobs enqueue emails send '{"to": "a"}' --key k --tag t
+jobs enqueue emails send --in 1h
+jobs ls emails
+jobs show emails 1
+SQL select pgq.heartbeat('host:1:a', '{}')
+SQL select pgq.progress(claim_id, token, job_id, 50, 'half') from pgq.take('emails', 'w', 1)
+jobs ls emails --state running
+SQL select pgq.fail(claim_id, token, ev_ids[1], 'no', null, false) from pgq.claim_ring where ev_ids = '{1}'
+jobs stats
+jobs retry emails 1
+jobs cancel emails 1 2
+jobs watch emails --until-done
+worker ls
+SQL select pgq.set_schedule('nightly', 'emails', 'send', '30 2 * * *')
+cron ls
+cron next nightly
+cron run nightly
 dlq ls
 dlq show 1
 dlq replay 1

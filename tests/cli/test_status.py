@@ -28,7 +28,7 @@ def _problems(pgq: Run, *options: str) -> list[dict[str, Any]]:
 def test_a_healthy_log(pgq: Run, terminal: Run, db: Database, queue: None) -> None:
     answer = pgq("status", "--json")
     assert answer.status == 0
-    sections = ["queues", "consumers", "rings", "blockers", "evictions", "problems"]
+    sections = ["queues", "consumers", "jobs", "lanes", "workers", "rings", "blockers", "evictions", "problems"]
     assert list(answer.json) == ["healthy", "version", "parts", *sections]
     (shown,), (consumer,) = answer.json["queues"], answer.json["consumers"]
     assert (shown["queue"], shown["events_waiting"], shown["tick_due"], shown["last_tick"]) == ("orders", 0, False, "1")

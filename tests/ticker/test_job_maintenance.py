@@ -77,6 +77,30 @@ def test_the_ticker_gives_the_jobs_of_a_silent_worker_to_others(db: Database) ->
     assert db.value("select lost from pgq.get_job_stats('emails')") == 3
 
 
+def test_what_was_cancelled_is_scheduled_no_more(db: Database) -> None:
+    db.rows("select pgq.enqueue('emails', 'later', run_at => now() + interval '1 hour') from generate_series(1, 2)")
+    query = "select scheduled, retrying from pgq.get_job_stats('emails')"
+    assert db.rows(query) == [(2, 0)]
+    db.rows("select pgq.cancel('emails', '{4}')")
+    assert db.rows(query) == [(1, 0)]
+    ((claim, token, job),) = db.rows("select claim_id, token, job_id from pgq.take('emails', 'w', 1)")
+    db.rows("select pgq.fail(%s, %s, %s, 'no', '1 hour')", [claim, token, job])
+    assert db.rows(query) == [(1, 1)]
+    db.rows("select pgq.cancel('emails', array[%s::bigint, 5])", [job])
+    assert db.rows(query) == [(0, 0)]
+
+
+def test_what_was_cancelled_is_pending_no_more(db: Database) -> None:
+    db.rows("select pgq.cancel('emails', '{1,2}')")
+    query = "select pending, oldest_pending is null from pgq.get_job_stats('emails')"
+    assert db.rows(query) == [(1, False)]
+    db.rows("select pgq.force_tick('emails'), pgq.ticker('emails')")
+    assert db.rows("select next_job from pgq.get_lane_info('emails') where priority = 100") == [(3,)]
+    db.rows("select pgq.cancel('emails', '{3}')")
+    assert db.rows(query) == [(0, True)]
+    assert db.rows("select next_job from pgq.get_lane_info('emails') where priority = 100") == [(None,)]
+
+
 def test_lanes_tell_what_comes_next_whatever_is_in_front(db: Database) -> None:
     db.rows("select pgq.enqueue('emails', 'low', priority => 30)")
     db.rows("select pgq.force_tick('emails'), pgq.ticker('emails')")

@@ -136,17 +136,21 @@ declare
     totals  jsonb;
     oldest  timestamptz;
 begin
-    execute format('select count(*), min(ev_time) from (%s union all %s limit 10001) j',
+    -- one that was cancelled is no longer pending, although no claim has passed it over yet
+    execute format('select count(*), min(ev_time) from (select * from (%s union all %s) l where %s limit 10001) j',
                    replace(pgq._live_jobs_sql('event_' || q.queue_id), 'select e.*', 'select e.ev_id, e.ev_time'),
-                   replace(pgq._live_jobs_sql('held_' || q.queue_id), 'select e.*', 'select e.ev_id, e.ev_time'))
+                   replace(pgq._live_jobs_sql('held_' || q.queue_id), 'select e.*', 'select e.ev_id, e.ev_time'),
+                   case when exists (select from pgq.claim_ring where claim_id = -q.queue_id and kind = 't')
+                        then 'not pgq._has_tombstone($1, l.ev_id)' else 'true' end)
         into pending, oldest using q.queue_id, '{}'::int8[];
     pending_exact := pending <= 10000;
     oldest_pending := clock_timestamp() - oldest;
     if not pending_exact then
         pending := greatest(pending, pgq._estimate_pending(q));
     end if;
-    execute format('select count(*) filter (where ev_owner is null), count(*) filter (where ev_owner = 0) from (%s) d where not cancels',
-                   pgq._pending_sql(q.queue_id, pgq._newest_tick(-q.queue_id))) into scheduled, retrying;
+    execute format('select count(*) filter (where ev_owner is null), count(*) filter (where ev_owner = 0) from (%s) d where not cancels'
+                   ' and not exists (select from pgq.%I c where c.ev_id = d.ev_id and c.cancels and c.ev_owner is not distinct from d.ev_owner)',
+                   pgq._pending_sql(q.queue_id, pgq._newest_tick(-q.queue_id)), 'delay_' || q.queue_id) into scheduled, retrying;
     running := cardinality(pgq._running_ids(q.queue_id));
     select coalesce(jsonb_object_agg(outcome, n), '{}') into totals from (
         select outcome, sum(n) as n from pgq._new_finishes(q.queue_id, (last.data ->> 'snapshot')::pg_snapshot, s) group by outcome) f;

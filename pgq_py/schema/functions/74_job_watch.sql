@@ -91,7 +91,10 @@ begin
         queue_name := q.queue_name;
         for priority in select lane from pgq.lane where queue_id = q.queue_id order by lane desc loop
             c := pgq._lane_state(q.queue_id, priority::int2);
-            next_job := (pgq._next_in_lane(q, c, pgq._newest_tick(q.queue_id), 1)).ev_ids[1];
+            -- a few of those that were cancelled may be in front
+            c := pgq._next_in_lane(q, c, pgq._newest_tick(q.queue_id), case when c.tombs then 100 else 1 end);
+            next_job := (select id from unnest(c.ev_ids) with ordinality i(id, nth)
+                         where not coalesce(c.tombs, false) or not pgq._has_tombstone(q.queue_id, id) order by nth limit 1);
             waiting := case when next_job is not null then (
                 select clock_timestamp() - j.ev_time from pgq._job_rows(q, array[next_job]) j) end;
             last_claim := (select r.at from pgq.claim_ring r
