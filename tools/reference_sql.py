@@ -73,7 +73,8 @@ select case n.nspname when 'pgq' then p.proname else n.nspname || '.' || p.prona
              where has_function_privilege(role, p.oid, 'execute')) as roles,
        has_function_privilege('public', p.oid, 'execute') as everybody
 from pg_proc p join pg_namespace n on n.oid = p.pronamespace
-where n.nspname in ('pgq', 'pgq_coop', 'pgq_ext') and p.proname !~ '^_' and p.proname !~ '^(produce|enqueue|next_jobs|job_rows)_[0-9]+_'
+where n.nspname in ('pgq', 'pgq_coop', 'pgq_ext') and p.proname !~ '^_'
+  and p.proname !~ '^(produce|enqueue|next_jobs|job_rows)_[0-9]+_'
 order by n.nspname, p.proname, p.pronargs, identity
 """
 
