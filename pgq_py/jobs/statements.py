@@ -31,8 +31,9 @@ CLAIM: Final = (
     "begin isolation level read committed; set local synchronous_commit = off; "
     "select claim_id, token from pgq.claim(%s, %s, %s, %s); commit"
 )
-"""Queue, worker, how many, idle: a claim, or nulls. Four statements in one round trip, sent as text. A crash that loses
-the claim loses nothing, for its jobs are still unclaimed; so the commit need not wait for the disk."""
+"""Queue, worker, how many, idle: a claim, or nulls. Four statements in one round trip, sent as text. The
+commit does not wait for the disk: a crash of the server may take claims of the last moments along, and their jobs run
+again. The tokens tell the runs apart, and only one of them completes."""
 
 CLAIMED: Final = (
     "select job_id, type, payload, priority, attempt, max_attempts, losses, created_at, key, "

@@ -190,7 +190,7 @@ def test_refused_by_a_typed_function(args: tuple[Any, ...], complaint: str) -> N
         Decimal(1),
         Size.SMALL,
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_refused_by_a_function_without_annotations(value: Any) -> None:
     with pytest.raises(InvalidArgument):

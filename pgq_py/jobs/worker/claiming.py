@@ -114,7 +114,7 @@ class Claiming:
                 logger.warning("a pooler stands before the database: new jobs are found by polling, not heard of")
                 self._warned = True
         else:
-            self._notices = Notices(conn)
+            self._notices = Notices(conn)  # a tick that a claim of ours made, it has seen
             for channel in (*channels.values(), "pgq_wake"):
                 await calls.command(conn, queries.LISTEN.format(Identifier(channel)))
         return {channel.removeprefix("pgq_tick_"): queue for queue, channel in channels.items()}
