@@ -46,7 +46,7 @@ CHAPTERS = (
     ("Ticking", ("41_ticker_api", "42_wake")),
     ("Job queues", ("62_job_queue",)),
     ("Enqueueing jobs", ("64_enqueue", "63_keys", "69_cancel")),
-    ("Working jobs", ("65_claim", "66_finish", "67_workers", "68_held")),
+    ("Working jobs", ("65_claim", "66_finish", "66_work_once", "67_workers", "68_held")),
     ("Looking at jobs", ("71_job_status", "72_sweep", "74_job_watch")),
     ("Recurring jobs", ("73_schedule",)),
     ("Maintenance", ("60_maintenance",)),
@@ -74,7 +74,7 @@ select case n.nspname when 'pgq' then p.proname else n.nspname || '.' || p.prona
        has_function_privilege('public', p.oid, 'execute') as everybody
 from pg_proc p join pg_namespace n on n.oid = p.pronamespace
 where n.nspname in ('pgq', 'pgq_coop', 'pgq_ext') and p.proname !~ '^_'
-  and p.proname !~ '^(produce|enqueue|next_jobs|job_rows)_[0-9]+_'
+  and p.proname !~ '^(produce|enqueue|next_jobs|job_rows|work)_[0-9]+_'
 order by n.nspname, p.proname, p.pronargs, identity
 """
 

@@ -69,7 +69,15 @@ class Live:
         deadline = monotonic() + patience
         while self.receiver.ask("progress") < report["sent"] and monotonic() < deadline:
             sleep(0.02)
+        # what came twice does not stand for what has not come yet
+        while _different(self.receiver.ask("received")) < report["sent"] and monotonic() < deadline:
+            sleep(0.1)
         self.receiver.ask("stop")
         received: dict[str, Any] = self.receiver.ask("received")
         self.background.ask("stop")
         return report, received
+
+
+def _different(received: dict[str, Any]) -> int:
+    """How many messages arrived, however often."""
+    return sum(last - first + 1 for first, last in received["ranges"])

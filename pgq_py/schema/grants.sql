@@ -71,6 +71,10 @@ begin
         perform pgq._grant_ring(r.ring_name);
     end loop;
     if 'pgq_reader' = any (has) then
+        for fn in select p.oid::regprocedure::text from pg_proc p
+                  where p.pronamespace = 'pgq'::regnamespace and p.proname ~ '^work_[0-9]+_' loop
+            execute format('grant execute on function %s to pgq_reader', fn);
+        end loop;
         grant select on pgq.queue, pgq.consumer, pgq.registration, pgq.tick, pgq.subscription, pgq.event_template,
             pgq.retry_queue, pgq.dead_letter, pgq.job_queue, pgq.lane, pgq.schedule, pgq.job, pgq.job_stats,
             pgq.worker_info, pgq.job_archive to pgq_reader;

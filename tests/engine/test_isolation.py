@@ -82,6 +82,9 @@ DECIDING = {
     "complete_and_claim(bigint,bigint,text,text,integer)": (
         "select * from pgq.complete_and_claim(null, null, 'jobs', 'w')"
     ),
+    "complete_and_claim_with(bigint,bigint,text,text,integer)": (
+        "select * from pgq.complete_and_claim_with(null, null, 'jobs', 'w', 1)"
+    ),
     "heartbeat(text,bigint[],interval,jsonb)": "select * from pgq.heartbeat('w')",
     "recover()": "select pgq.recover()",
     "end_worker(text)": "select pgq.end_worker('w')",
@@ -118,7 +121,7 @@ def _signatures(conn: Conn) -> dict[str, str]:
         conn,
         "select replace(oid::regprocedure::text, 'pgq.', ''), proname from pg_proc"
         " where pronamespace = 'pgq'::regnamespace and prokind = 'f' and proname !~ '^_'"
-        " and proname !~ '^(produce|enqueue|next_jobs|job_rows)_[0-9]'",
+        " and proname !~ '^(produce|enqueue|next_jobs|job_rows|work)_[0-9]'",
     )
     return {str(signature): str(name) for signature, name in found}
 

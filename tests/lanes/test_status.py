@@ -20,7 +20,7 @@ from tests.lanes.support import (
     set_clock,
     state,
 )
-from tests.waiting import wait_blocked
+from tests.waiting import wait_blocked, wait_until
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_counts(conn: Conn, seven: dict[str, int]) -> None:
         "select pending, pending_exact, scheduled, retrying, running, completed, failed, cancelled, retried, dead"
         " from pgq.job_stats"
     )
-    assert rows(conn, counts) == [(2, True, 1, 1, 1, 1, 1, 0, 1, 1)]  # a tombstone is pending until it is passed
+    assert rows(conn, counts) == [(1, True, 1, 1, 1, 1, 1, 0, 1, 1)]
 
 
 def test_many_pending_jobs_are_estimated(conn: Conn) -> None:
@@ -176,7 +176,7 @@ def test_job_and_mark_commit_together_also_for_a_crash_between(db: Database, con
     begin(other)
     fire(other, due)
     other.close()
-    assert fire(conn, due) is not None
+    assert wait_until(lambda: fire(conn, due)) is not None  # the server takes a moment to notice
     assert len(drain(conn)) == 1
 
 

@@ -101,7 +101,9 @@ returns int8[] language plpgsql as $$
 --      Take keys, as far as they are free. At any isolation level.
 --
 --      Waits for transactions that are taking the same ones; keys are taken in
---      order, so that two bulk calls do not deadlock.
+--      order, so that two bulk calls do not deadlock. Each is tried once: a key that is
+--      let go a moment later was taken when it was asked for, and a second try would be
+--      out of order.
 -- Parameters:
 --      i_scopes, i_keys, i_ids, i_until  - one element per key; i_ids are numbers that no
 --                 holder had before, greater than 0; the same key may come again
@@ -114,25 +116,19 @@ returns int8[] language plpgsql as $$
 declare
     slot     int4 := pgq._lock_key_slot();
     jobs     int8[] := coalesce(i_jobs, i_ids);
-    holders  int8[];
 begin
-    for attempt in 1 .. 20 loop
-        execute format($q$
-            insert into pgq.key_ring_%s (scope, key, prev_ev_id, ev_id, until, job_id)
-            select distinct on (w.scope, w.key) w.scope, w.key, coalesce(h.holder, 0), w.id, w.until, w.job
-            from unnest($1, $2, $3, $4, $5) w(scope, key, id, until, job)
-            left join pgq._key_heads($1, $2) h on h.scope = w.scope and h.key = w.key
-            where h.free is not false
-            order by w.scope, w.key, w.id
-            on conflict do nothing $q$, slot) using i_scopes, i_keys, i_ids, i_until, jobs;
-        -- a key that is free again by now is taken in the next round
-        select array_agg(h.job order by w.nth) into holders
-            from unnest(i_scopes, i_keys) with ordinality w(scope, key, nth)
-            left join (select distinct * from pgq._key_heads(i_scopes, i_keys)) h
-                on h.scope = w.scope and h.key = w.key and (not h.free or h.holder = any (i_ids));
-        exit when array_position(holders, null) is null;
-    end loop;
-    return holders;
+    execute format($q$
+        insert into pgq.key_ring_%s (scope, key, prev_ev_id, ev_id, until, job_id)
+        select distinct on (w.scope, w.key) w.scope, w.key, coalesce(h.holder, 0), w.id, w.until, w.job
+        from unnest($1, $2, $3, $4, $5) w(scope, key, id, until, job)
+        left join pgq._key_heads($1, $2) h on h.scope = w.scope and h.key = w.key
+        where h.free is not false
+        order by w.scope, w.key, w.id
+        on conflict do nothing $q$, slot) using i_scopes, i_keys, i_ids, i_until, jobs;
+    return array(
+        select h.job from unnest(i_scopes, i_keys) with ordinality w(scope, key, nth)
+        left join (select distinct * from pgq._key_heads(i_scopes, i_keys)) h on h.scope = w.scope and h.key = w.key
+        order by w.nth);
 end;
 $$;
 comment on function pgq._take_keys(text[], text[], int8[], timestamptz[], int8[]) is 'Take idempotency keys as far as they are free';

@@ -1,0 +1,130 @@
+-- complete_and_claim() in the common case, as one function per queue.
+--
+-- What it costs to finish a job and get the next is PL/pgSQL itself: each function that is entered,
+-- and in each transaction each expression, is set up anew. Composed of the parts in 65_claim.sql and
+-- 66_finish.sql it takes some twenty-five functions; here it is one, with the same statements in the
+-- same order. It does what nearly every call needs and leaves the rest to the parts: a claim without
+-- keys in the current slot of the claim ring, a lane in the middle of a window of one range and one
+-- event slot, no cancelled and no held jobs, no tick since the claim before.
+
+create or replace function pgq._generate_work(q pgq.queue)
+returns void language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._generate_work(1)
+--
+--      (Re)create work_N(claim, token, worker, n): complete a claim and claim the next
+--      jobs, in a READ COMMITTED transaction.
+--
+--      Returns how far it came: 0 nowhere, 1 completed, 2 claimed as well. EXECUTE on it
+--      is the right to work the queue (see grant_work).
+-- ----------------------------------------------------------------------
+declare
+    fn      text := format('pgq.%I(int8, int8, text, int4)', pgq._job_function('work', q));
+    slots   text;
+begin
+    select string_agg(format('when %s then %s', nr, pgq._work_sql(q, nr)), ' ' order by nr) into slots
+        from generate_series(0, 2) nr;
+    execute format($f$
+        create or replace function pgq.%1$I(
+            i_claim_id int8, i_token int8, i_worker text, i_n int4,
+            out stage int4, out claim_id int8, out token int8, out job_ids int8[])
+        returns record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp
+        set enable_seqscan = off set enable_sort = off set enable_bitmapscan = off as $b$
+        #variable_conflict use_column
+        declare
+            c       record;
+            l       record;
+            found_  record;
+            newest  int8;
+            g       bigint := pg_sequence_last_value('pgq.claim_ring_phase'::regclass) / 2;
+        begin
+            stage := 0;
+            case g %% 3 %2$s end case;
+        end; $b$ $f$, pgq._job_function('work', q), slots);
+    execute format('comment on function %s is %L', fn, 'Complete a claim and claim the next jobs; generated, called by complete_and_claim()');
+    execute format('revoke all on function %s from public', fn);
+    perform pgq._grant_function(fn, 'pgq_reader');
+end;
+$$;
+comment on function pgq._generate_work(pgq.queue) is 'Generate the function that completes a claim and claims the next jobs';
+
+
+create or replace function pgq._work_sql(q pgq.queue, i_slot int4)
+returns text language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._work_sql(2)
+--
+--      The body of work_N for one slot of the claim ring.
+-- ----------------------------------------------------------------------
+declare
+    ticks   text;
+    events  text;
+    held    text;
+begin
+    select string_agg(format('when %1$s then select tick_id into newest from pgq.tick_ring_%1$s where tick_queue = %2$s'
+                             ' order by tick_queue desc, tick_id desc limit 1;', nr, q.queue_id), ' ' order by nr)
+        into ticks from generate_series(0, 2) nr;
+    select string_agg(format('when %1$s then select array_agg(e.ev_id) as ids, array_agg(e.ev_txid) as txids,'
+                             ' bool_or(e.ev_extra2 is not null) as keyed into found_'
+                             ' from (select ev_id, ev_txid, ev_extra2 from pgq.event_%2$s_%1$s'
+                             ' where ev_lane = c.lane and ev_txid >= l.lows[1] and ev_txid < l.highs[1]'
+                             ' and (ev_txid, ev_id) > (l.to_txid, l.to_id)'
+                             ' order by ev_lane, ev_txid, ev_id limit i_n + 1) e;', nr, q.queue_id), ' ' order by nr)
+        into events from generate_series(0, q.queue_ntables - 1) nr;
+    select string_agg(format('pg_relation_size(''pgq.held_%s_%s''::regclass)', q.queue_id, nr), ' + ' order by nr)
+        into held from generate_series(0, 2) nr;
+    return format($w$
+        -- complete, as _close() does
+        select lane, seen, keyed, ev_ids, (select ended_at is null from pgq.worker where worker = i_worker) as alive
+            into c from pgq.claim_ring_%1$s
+            where claim_id = i_claim_id and ev_id = -1 and kind = 'q' and nth = 0 and token = i_token and queue_id = %2$s;
+        if not found or c.keyed or c.lane = 0 or c.alive = false then
+            return;
+        end if;
+        insert into pgq.claim_ring_%1$s (claim_id, ev_id, kind, queue_id, lane, outcome, n)
+            select i_claim_id, 0, 'f', %2$s, c.lane, 'completed', cardinality(c.ev_ids) - (
+                select count(*) from pgq.claim_ring_%1$s f where f.claim_id = i_claim_id and f.ev_id > 0 and f.kind = 'f')
+            on conflict do nothing;
+        if not found then
+            return;
+        end if;
+        stage := 1;
+
+        -- claim, as _claim() and _claim_lane() do
+        case pg_sequence_last_value('pgq.tick_ring_phase'::regclass) / 2 %% 3 %3$s end case;
+        if newest is not distinct from c.seen then
+            perform from pgq.lane where queue_id = %2$s and lane = c.lane for update;
+        else
+            newest := null;
+        end if;
+        select s.*, exists (select from pgq.claim_ring_%1$s where claim_id = i_claim_id and ev_id = -1 and kind = 'q' and nth = 0) as is_here
+            into l from (select 1) one left join (
+                select base_tick, top_tick, to_txid, to_id, lo, hi, lows, highs, exhausted, tombs from pgq.claim_ring_%1$s
+                where queue_id = %2$s and lane = c.lane and ev_ids is not null
+                order by queue_id desc, lane desc, claim_id desc limit 1) s on true;
+        if not l.is_here then
+            perform pgq._raise_moved(i_claim_id);
+        end if;
+        if newest is null or l.exhausted is distinct from false or l.tombs or l.lo <> l.hi
+           or cardinality(l.lows) is distinct from 1 or %5$s > 0 then
+            return;
+        end if;
+        case l.hi %% %6$s %4$s end case;
+        if found_.ids is null then
+            return;
+        end if;
+        insert into pgq.claim_ring_%1$s as t (claim_id, ev_id, kind, queue_id, lane, token, base_tick, top_tick, from_txid, from_id,
+                to_txid, to_id, lo, hi, lows, highs, seen, exhausted, tombs, keyed, beats, worker, ev_ids)
+            select nextval('pgq.claim_id_seq'), -1, 'q', %2$s, c.lane, hashtextextended(gen_random_uuid()::text, i_claim_id),
+                   l.base_tick, l.top_tick, found_.txids[1], found_.ids[1], found_.txids[k], found_.ids[k], l.lo, l.hi,
+                   case when more then l.lows end, case when more then l.highs end, newest, not more, false, found_.keyed,
+                   c.alive is not null, i_worker, found_.ids[:i_n]
+            from (select least(cardinality(found_.ids), i_n) as k, cardinality(found_.ids) > i_n as more) p
+            returning t.claim_id, t.token, t.ev_ids into claim_id, token, job_ids;
+        if pg_sequence_last_value('pgq.claim_ring_phase'::regclass) / 2 <> g then
+            perform pgq._raise_moved(i_claim_id);
+        end if;
+        stage := 2; $w$, i_slot, q.queue_id, ticks, events, held, q.queue_ntables);
+end;
+$$;
+comment on function pgq._work_sql(pgq.queue, int4) is 'Body of the function that completes a claim and claims the next jobs';
