@@ -30,6 +30,11 @@ class Notices:
         self._heard: list[Notice] = []
         conn.add_notify_handler(self._hear)
 
+    @property
+    def any(self) -> bool:
+        """Something came with the answer to a statement, and waits to be taken."""
+        return bool(self._heard)
+
     def take(self) -> list[Notice]:
         """Channel and payload of all that arrived since the last call. Raises ConnectionFailed for a dead connection.
 

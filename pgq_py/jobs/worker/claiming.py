@@ -119,6 +119,11 @@ class Claiming:
                 await calls.command(conn, queries.LISTEN.format(Identifier(channel)))
         return {channel.removeprefix("pgq_tick_"): queue for queue, channel in channels.items()}
 
+    @property
+    def has_heard(self) -> bool:
+        """Something came that was not asked for since."""
+        return self._notices is not None and self._notices.any
+
     def heard(self) -> set[str]:
         """Numbers of queues that have new jobs, of all that was heard since the last call."""
         if self._notices is None:

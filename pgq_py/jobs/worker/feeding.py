@@ -264,7 +264,8 @@ class Feeding:
         self._poll_at = monotonic() + poll * random.uniform(0.9, 1.1)
         in_hand = self._host.in_hand()
         while (left := self._poll_at - monotonic()) > 0 and not self._stop.is_set():
-            await claiming.wait(self.bell, left)
+            if not claiming.has_heard:  # what came with the last answer makes the connection readable no more
+                await claiming.wait(self.bell, left)
             if self._hear():
                 await self._spread()
             elif self._drain and in_hand and not self._host.in_hand():
