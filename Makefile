@@ -3,7 +3,7 @@
 #   make demo    real traffic on an embedded PostgreSQL, verified at the end
 #   make test    every check, and every test on PostgreSQL 14 to 18      (PG=18 or PG=14,18 narrows; JOBS=1, T='-k name')
 #   make check   the checks alone: format, lint, types, layers, generated code
-#   make bench   the benchmarks beside the peers, ten minutes, with a report in build/bench/short
+#   make bench   the benchmarks beside the peers, in a short form, with a report in build/bench/short
 #   make conformance PGQ_SRC=/path/to/pgq    PgQ's own regression suite against our schema, on 15 and 18
 
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
