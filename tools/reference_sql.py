@@ -40,7 +40,7 @@ CHAPTERS = (
     ("Producing", ("30_produce", "31_send", "58_send_later")),
     ("Changes of tables", ("35_capture", "34_triggers", "33_trigger_plan")),
     ("Registering and moving consumers", ("53_register",)),
-    ("Consuming", ("51_next_batch", "50_batch_events", "52_receive_ack")),
+    ("Consuming", ("51_next_batch", "50_open", "50_batch_events", "52_receive_ack")),
     ("Retries", ("56_nack", "55_retry", "54_delay")),
     ("Dead letters", ("57_dead_letters",)),
     ("Ticking", ("41_ticker_api", "42_wake")),

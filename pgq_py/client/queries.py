@@ -64,13 +64,15 @@ REGISTER_CONSUMER_AT: Final = "select pgq.register_consumer_at(%s, %s, %s)"
 UNREGISTER_CONSUMER: Final = "select pgq.unregister_consumer(%s, %s)"
 """Drop the consumer and its position."""
 
-OPEN_BATCH: Final = "select * from pgq.open_batch_events(%s, %s, %s, %s, %s)"
-"""Queue, consumer, about how many events, how many of them to return at once, whether to tick first: events of the open
-batch, else of the next one, in the columns of `Event`, and the batch in the last row; no row when none waits."""
+OPENER_FUNCTION: Final = "select pgq.opener_function(%s)"
+"""Name of the function that opens small batches of one queue."""
 
-OPEN_BATCH_LIGHTLY: Final = (
-    "select e.* from set_config('synchronous_commit', 'off', true), pgq.open_batch_events(%s, %s, %s, %s, %s) e"
-)
+OPEN_BATCH: Final = "select * from pgq.{}(%s, %s, %s, %s)"
+"""The opener: consumer, about how many events, how many of them to return at once, whether to tick first (NULL: if new
+ids were drawn). Events of the open batch, else of the next one, in the columns of `Event`, and the batch in the last
+row; no row when none waits."""
+
+OPEN_BATCH_LIGHTLY: Final = "select e.* from set_config('synchronous_commit', 'off', true), pgq.{}(%s, %s, %s, %s) e"
 """The same without waiting for the disk. After a crash of the server the batch was never opened, and an id may be given
 out again: only for who forgets the batch when the connection is lost."""
 

@@ -1,4 +1,4 @@
-"""The consumers of the stress run: three ways to read, each recording what it got in the transaction that says so.
+"""The consumers of the stress run: four ways to read, each recording what it got in the transaction that says so.
 
 Their processes end only when they are killed, or when something is delivered twice, which the primary key of `got`
 refuses.
@@ -97,10 +97,29 @@ def open_in_parts(conn: Conn, name: str) -> int:
     return len(events) or 1
 
 
+def open_with_events(conn: Conn, name: str) -> int:
+    """The queue's own function, which may tick first; its events, if they are few, else the batch read in SQL."""
+    row = conn.execute("select pgq.opener_function(%s)", (QUEUE,)).fetchone()
+    call = f"select * from pgq.{row[0] if row else ''}(%s, %s, %s, %s)".encode()
+    numbers = random.choice((1, 50, 10000)), random.choice((1, 20, 500)), random.choice((True, None, False))
+    found = conn.execute(call, (name, *numbers)).fetchall()
+    if not found:
+        return 0
+    *rows, info = found
+    with conn.transaction():
+        events = [(row[9], row[14]) for row in rows]
+        if not info[8]:
+            events = conn.execute("select ev_id, ev_data from pgq.get_batch_events(%s)", (info[0],)).fetchall()
+        record(conn, "got", name, events)
+        conn.execute("select pgq.ack(%s, %s, %s)", (QUEUE, name, info[0]))
+    return len(events) or 1
+
+
 CONSUMERS: dict[str, Callable[[Conn, str], int]] = {
     "batches": take_batch,
     "pieces": receive_some,
     "parts": open_in_parts,
+    "small": open_with_events,
 }
 
 

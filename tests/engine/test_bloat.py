@@ -136,6 +136,8 @@ def test_polling_writes_nothing(db: Database) -> None:
     polls = (
         "select pgq.next_batch('q', 'c')",
         "select batch_id from pgq.open_batch('q', 'c')",
+        "select * from pgq.open_1_7694f4a6('c', 10000, 500, false)",
+        "select * from pgq.open_1_7694f4a6('c', 10000, 500, null)",
         "select * from pgq.receive('q', 'c')",
         "select pgq.ticker('q')",
         "select pgq.ticker()",

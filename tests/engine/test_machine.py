@@ -196,16 +196,36 @@ class Queue(RuleBasedStateMachine):
             if self._open(name, changed, None):
                 value(self.conn, "select pgq.finish_batch(%s)", changed.batch)
 
+    @rule(name=consumers, ticks=st.sampled_from([True, None, False]))
+    def open_with_events(self, name: str, ticks: bool | None) -> None:
+        """With the queue's own function, which ticks first when it is told to."""
+        if not (cursor := self.model.cursors.get(name)):
+            return
+        own = self.call("select pgq.opener_function(%s)")
+        found = rows(self.conn, f"select * from pgq.{own}(%s, 10000, 500, %s)", name, ticks)
+        newest = self.call("select last_tick_id from pgq.get_queue_info(%s)")
+        assert newest > self.model.newest or not (ticks and self.model.fresh)
+        if newest > self.model.newest:
+            assert ticks is not False
+            self.model.tick(newest)
+        *events, (batch, upto, last, *_) = found or [(None, None, None)]
+        if self._opened(cursor, batch, last, upto):
+            assert [(row[9], row[14]) for row in events] == self.model.left(cursor)
+
     def _open(self, name: str, cursor: Cursor, most: int | None) -> bool:
         columns = "select batch_id, prev_tick_id, cur_tick_id from pgq."
         call = "next_batch_info(%s, %s)" if most is None else f"open_batch(%s, %s, {most})"
         ((batch, last, upto),) = rows(self.conn, columns + call, self.queue, name)
+        return self._opened(cursor, batch, last, upto)
+
+    def _opened(self, cursor: Cursor, batch: int | None, last: int | None, upto: int | None) -> bool:
         if batch is None:
             assert cursor.batch is None
             assert cursor.last == self.model.newest
             return False
         assert last == cursor.last
         if cursor.batch is None:
+            assert upto is not None
             self.model.open(cursor, batch, upto)
         assert (batch, upto) == (cursor.batch, cursor.next)
         assert rows(self.conn, "select ev_id, ev_data from pgq.get_batch_events(%s)", batch) == self.model.left(cursor)

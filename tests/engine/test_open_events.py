@@ -16,6 +16,7 @@ from tests.engine.support import (
     configure,
     create,
     finish,
+    force_tick,
     in_background,
     next_batch,
     refused,
@@ -33,9 +34,24 @@ COLUMNS = 9
 ID, DATA = 9, 14
 
 
-def opened(conn: Conn, at_once: int = 500, *, ticks: bool = False) -> tuple[Any, Any, list[Any]]:
+WAYS = ["composed", "generated"]
+_way = WAYS[0]
+
+
+@pytest.fixture(params=WAYS, autouse=True)
+def way(request: pytest.FixtureRequest) -> str:
+    """open_batch_events, or the function that is generated for the queue: they do the same."""
+    global _way
+    _way = str(request.param)
+    return _way
+
+
+def opened(conn: Conn, at_once: int = 500, *, ticks: bool | None = False) -> tuple[Any, Any, list[Any]]:
     """Batch, whether its events are all there, and their data."""
-    found = rows(conn, "select * from pgq.open_batch_events(%s, 'c', 100, %s, %s)", QUEUE, at_once, ticks)
+    if _way == "composed":
+        found = rows(conn, "select * from pgq.open_batch_events(%s, 'c', 100, %s, %s)", QUEUE, at_once, ticks)
+    else:
+        found = rows(conn, f"select * from pgq.{opener(conn)}('c', 100, %s, %s)", at_once, ticks)
     if not found:
         return None, None, []
     *events, last = found
@@ -43,6 +59,10 @@ def opened(conn: Conn, at_once: int = 500, *, ticks: bool = False) -> tuple[Any,
     assert last[ID:] == (None,) * 10
     assert [row[ID] for row in events] == sorted(row[ID] for row in events)
     return last[0], last[8], [row[DATA] for row in events]
+
+
+def opener(conn: Conn) -> str:
+    return str(value(conn, "select pgq.opener_function(%s)", QUEUE))
 
 
 @pytest.fixture
@@ -181,8 +201,51 @@ def test_what_is_refused(conn: Conn) -> None:
         conn.execute("select pgq.open_batch_events('nothing', 'c', i_tick => true)")
 
 
-def test_a_dropped_queue_leaves_no_read_function(conn: Conn) -> None:
-    query = "select count(*) from pg_proc where proname ~ '^_read_[0-9]'"
+def test_a_transaction_that_stays_open_elsewhere_delays_nothing(db: Database, conn: Conn) -> None:
+    writer = db.connect()
+    begin(writer)
+    value(writer, "select pg_current_xact_id()")
+    for data in "abc":
+        send(conn, data)
+        batch, _, found = opened(conn, ticks=True)
+        assert found == [data]
+        finish(conn, batch)
+    commit(writer)
+    assert opened(conn, ticks=True) == (None, None, [])
+
+
+def test_in_a_rush_it_ticks_for_new_ids_alone(db: Database, conn: Conn, way: str) -> None:
+    late = db.connect()
+    begin(late)
+    send(late, "late")
+    force_tick(conn)
+    send(conn, "a")
+    batch, _, data = opened(conn, ticks=None)
+    if way == "composed":
+        assert data == []
+        return
+    assert data == ["a"]
+    finish(conn, batch)
+    commit(late)
+    assert opened(conn, ticks=None) == (None, None, [])
+    assert opened(conn, ticks=True)[2] == ["late"]
+
+
+def test_windows_are_merged_up_to_the_limit(conn: Conn) -> None:
+    send_and_tick(conn, 3)
+    assert opened(conn)[1:] == (True, ["1", "2", "3"])
+
+
+def test_many_windows_are_not_merged_beyond_it(conn: Conn) -> None:
+    send_and_tick(conn, 101)
+    batch, whole, data = opened(conn)
+    assert (whole, len(data)) == (True, 100)
+    finish(conn, batch)
+    assert opened(conn)[2] == ["101"]
+
+
+def test_a_dropped_queue_leaves_no_function_behind(conn: Conn) -> None:
+    query = "select count(*) from pg_proc where proname ~ '^open_[0-9]'"
     assert value(conn, query) == 1
     assert value(conn, "select queue_id from pgq.queue where queue_name = %s", QUEUE) == 1
     value(conn, "select pgq.drop_queue(%s, true)", QUEUE)

@@ -81,10 +81,14 @@ def test_a_consumer_acts_for_itself_alone(db: Database, role: str) -> None:
     tick(conn)
     app = db.connect(user=role)
     theirs = next_batch(conn, "theirs")
+    own = value(app, "select pgq.opener_function(%s)", QUEUE)
+    others = value(app, "select pgq.opener_function('other')")
     other = "select pgq.register_consumer('other', 'mine')"
     for call in (
         "select pgq.next_batch('q', 'theirs')",
         "select * from pgq.receive('q', 'theirs')",
+        f"select * from pgq.{own}('theirs', 100, 500, true)",
+        f"select * from pgq.{others}('mine', 100, 500, true)",
         f"select pgq.finish_batch({theirs})",
         f"select pgq.batch_event_sql({theirs})",
         f"select * from pgq.get_batch_info({theirs})",
@@ -103,12 +107,14 @@ def test_a_consumer_acts_for_itself_alone(db: Database, role: str) -> None:
             app.execute(call.encode())
     batch = next_batch(app, "mine")
     assert batch_data(app, batch) == ["x"]
+    assert rows(app, f"select batch_id, ev_data from pgq.{own}('mine', 100, 500, true)") == [(None, "x"), (batch, None)]
     assert rows(app, "select retried from pgq.nack(%s, 'mine', %s, array[1])", QUEUE, batch) == [(1,)]
     finish(app, batch)
     finish(conn, theirs)
     value(conn, "select pgq.revoke_consume(%s, 'mine', %s)", QUEUE, role)
-    with refused("42501"):
-        next_batch(app, "mine")
+    for call in ("select pgq.next_batch('q', 'mine')", f"select * from pgq.{own}('mine', 100, 500, true)"):
+        with refused("42501"):
+            app.execute(call.encode())
 
 
 def test_the_role_that_was_set_counts(db: Database, role: str) -> None:

@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import Any
+from typing import Any, LiteralString
 
 from psycopg import Connection, Cursor, Error
+from psycopg.errors import UndefinedFunction
 from psycopg.rows import tuple_row
-from psycopg.sql import SQL, Literal
+from psycopg.sql import SQL, Identifier, Literal
 
 from pgq_py.client import queries
 from pgq_py.client._sync import calls
 from pgq_py.client._sync.batches import Batch
 from pgq_py.client.connecting import is_pooled
 from pgq_py.client.rows import CHUNK_ROWS, event_rows, opened, read_txids, rows_to_ask
-from pgq_py.errors import PgqError, translate
+from pgq_py.errors import PgqError, QueueNotFound, translate
 from pgq_py.types import BatchId, Event, EventId
 
 __all__ = ["STANDBY_INTERVAL", "Subscription"]
@@ -37,7 +38,8 @@ class Subscription:
     """The calls of a consumer that keeps its connection. Windows are merged to batches of about `max_events`.
 
     `announced` is set when a producer has said that there is an event: the next call ticks first, if that is due and
-    nobody else is at it, for the way through the ticker's process is longer.
+    nobody else is at it, for the way through the ticker's process is longer. `in_rush` is set when nobody has said so
+    but there may well be one.
     """
 
     def __init__(self, conn: Connection[Any], queue: str, consumer: str, max_events: int) -> None:
@@ -45,7 +47,8 @@ class Subscription:
         self.queue, self.consumer = queue, consumer
         self._max_events = max_events
         self.pooled = is_pooled(conn)
-        self.announced = False
+        self.announced = self.in_rush = False
+        self._statements: dict[str, str] = {}
         self._key = f"pgq:{queue}/{consumer}"
         self._owned = False
         self._declared = False
@@ -81,8 +84,9 @@ class Subscription:
         """
         query = queries.OPEN_BATCH_LIGHTLY if lightly and not self.pooled else queries.OPEN_BATCH
         while True:
-            tick, self.announced = self.announced, False
-            batch, events = self._next(query, CHUNK_ROWS, tick=tick)
+            tick = True if self.announced else None if self.in_rush else False
+            self.announced = self.in_rush = False
+            batch, events = self._next(query, CHUNK_ROWS, tick)
             if batch is not None and events is None:
                 with calls.transaction(self.conn):
                     batch = self.resume(None)
@@ -106,11 +110,19 @@ class Subscription:
             (new.read_at_once(self._max_events) if self.pooled else new.look_ahead())
         return new
 
-    def _next(self, query: str, at_once: int, *, tick: bool = False) -> tuple[Batch | None, list[Event] | None]:
+    def _next(
+        self, query: LiteralString, at_once: int, tick: bool | None = False
+    ) -> tuple[Batch | None, list[Event] | None]:
         """The open batch or the next one, and its events where these are less than `at_once`."""
-        parameters = [self.queue, self.consumer, self._max_events, at_once, tick]
+        statement = self._statement(query)
         with translate():
-            self._opening.execute(query, parameters, binary=True)
+            try:
+                self._opening.execute(statement, [self.consumer, self._max_events, at_once, tick], binary=True)
+            except UndefinedFunction as exc:
+                if exc.diag.context is not None:
+                    raise
+                self._statements.clear()
+                raise QueueNotFound(f"queue {self.queue!r} was dropped, or created anew") from exc
             info, events = opened(self._opening.fetchall())
         if info is None:
             return None, None
@@ -120,6 +132,14 @@ class Subscription:
             batch.has_all(events)
         return batch, events
 
+    def _statement(self, query: LiteralString) -> str:
+        """The query with the name of the queue's own function, which is asked for once."""
+        statement = self._statements.get(query)
+        if statement is None:
+            function = calls.value(self.conn, queries.OPENER_FUNCTION, [self.queue])
+            statement = self._statements[query] = SQL(query).format(Identifier(function)).as_string(self.conn)
+        return statement
+
     def ack(self, batch: BatchId, up_to: EventId | None) -> bool:
         """Acknowledge up to an event, or all; True when that finished the batch."""
         parameters = [self.queue, self.consumer, batch, up_to]
@@ -127,8 +147,8 @@ class Subscription:
 
     def tick_announced(self) -> None:
         """For who opens the next batch in a longer transaction, in which the tick's lock must not be held."""
-        if self.announced:
-            self.announced = False
+        if self.announced or self.in_rush:
+            self.announced = self.in_rush = False
             self.poke()
 
     def poke(self) -> bool:

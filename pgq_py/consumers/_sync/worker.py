@@ -131,7 +131,7 @@ class Worker:
         while not self._stop.is_set() and step(subscription):
             worked = True
             # in a rush more has come meanwhile, and nobody will say so
-            subscription.announced = idle.ticks
+            subscription.in_rush = idle.ticks
             self._backoff.reset()
         return worked
 

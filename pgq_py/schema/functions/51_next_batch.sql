@@ -212,11 +212,10 @@ set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
 --      PQ001, PQ002, PQ006 a number is negative, or i_max_events is 0, PQ007
 -- ----------------------------------------------------------------------
 declare
-    r     pgq.registration;
-    q     pgq.queue;
-    b     record;
-    used  int8[];
-    n     bigint;
+    r  pgq.registration;
+    q  pgq.queue;
+    b  record;
+    n  bigint;
 begin
     perform pgq._require_read_committed('open_batch_events');
     perform pgq._check_max_events(i_max_events);
@@ -236,20 +235,12 @@ begin
     end if;
     whole := false;
     if i_at_once > 0 and (b.cur).tick_event_seq - (b.prev).tick_event_seq <= i_at_once then
-        used := pgq._used_slots(q, b.prev, b.cur);
-        if cardinality(used) = 1 then
-            return query execute 'select * from pgq._read_' || q.queue_id || '($1, $2, $3, $4, $5, $6, $7, $8)'
-                using used[1], coalesce(r.sub_main, r.sub_id), pg_snapshot_xmax((b.prev).tick_snapshot), pg_snapshot_xmax((b.cur).tick_snapshot),
-                      array(select pg_snapshot_xip((b.prev).tick_snapshot) except select pg_snapshot_xip((b.cur).tick_snapshot)),
-                      (b.cur).tick_snapshot, (b.c).acked, i_at_once::bigint;
-        else
-            return query execute format($q$
-                select null::bigint, null::bigint, null::bigint, null::timestamptz, null::timestamptz, null::bigint,
-                       null::bigint, null::bigint, null::boolean, ev_id, ev_time, ev_txid::text::bigint, ev_retry,
-                       ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4
-                from (%s) e order by ev_id limit %s $q$,
-                pgq._window_sql(q, coalesce(r.sub_main, r.sub_id), b.prev, b.cur, (b.c).acked), i_at_once);
-        end if;
+        return query execute format($q$
+            select null::bigint, null::bigint, null::bigint, null::timestamptz, null::timestamptz, null::bigint,
+                   null::bigint, null::bigint, null::boolean, ev_id, ev_time, ev_txid::text::bigint, ev_retry,
+                   ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4
+            from (%s) e order by ev_id limit %s $q$,
+            pgq._window_sql(q, coalesce(r.sub_main, r.sub_id), b.prev, b.cur, (b.c).acked), i_at_once);
         get diagnostics n = row_count;
         whole := n < i_at_once;
     end if;

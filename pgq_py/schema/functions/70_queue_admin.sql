@@ -62,7 +62,7 @@ begin
         insert into pgq.job_queue (queue_id) values (q.queue_id);
     end if;
     perform pgq._declare_ring(ring, 'event', q.queue_id, q.queue_ntables, null);
-    perform pgq._generate_produce(q), pgq._generate_read(q);
+    perform pgq._generate_produce(q), pgq._generate_open(q);
     if i_jobs then
         ring := 'held_' || q.queue_id;
         execute format('create table pgq.%I (like pgq.held_template including all) inherits (pgq.held_template)', ring);
@@ -140,7 +140,7 @@ begin
     delete from pgq.eviction where queue_id = q.queue_id;
     delete from pgq.retry_policy where queue_id = q.queue_id;
     execute format('drop function pgq.%I(text, text, text, text, text, text), pgq.%I',
-                   pgq._produce_name(q.queue_id, q.queue_name), '_read_' || q.queue_id);
+                   pgq._produce_name(q.queue_id, q.queue_name), pgq._open_name(q.queue_id, q.queue_name));
     perform pgq._lock_delays(q.queue_id);
     perform pgq._drop_ring('delay_' || q.queue_id);
     perform pgq._drop_jobs(q);

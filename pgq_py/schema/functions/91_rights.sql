@@ -129,7 +129,7 @@ declare
             '_row_matters,_key_condition,_change_sql,_change_type,_change_wanted,_urlencode}'
         when 'pgq_reader' then
             '{register_consumer,register_consumer_at,unregister_consumer,next_batch,next_batch_info,next_batch_custom,'
-            'open_batch,open_batch_events,batch_event_sql,batch_event_tables,get_batch_events,get_batch_cursor,get_batch_info,'
+            'open_batch,open_batch_events,opener_function,batch_event_sql,batch_event_tables,get_batch_events,get_batch_cursor,get_batch_info,'
             'finish_batch,receive,ack,nack,event_retry,batch_retry,dlq_replay,dlq_replay_all,seek,seek_target,'
             'tick_now,force_tick,find_tick_helper,poke,wake_armed_ms,tick_channel,'
             'claim,claimed,take,solo_waits,complete,complete_and_claim,complete_and_claim_with,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
@@ -263,6 +263,7 @@ begin
     for fn in select * from pgq._functions_for('pgq_reader') loop
         execute format('grant execute on function %s to %I', fn, i_role);
     end loop;
+    execute format('grant execute on function pgq.%I to %I', pgq._open_name(q.queue_id, q.queue_name), i_role);
     execute format('grant select on %s, %s to %I', q.queue_data_pfx, pgq._slots_of(q), i_role);
     insert into pgq.consume_grant (queue_id, consumer_name, role_name)
         values (q.queue_id, i_consumer_name, i_role) on conflict do nothing;
@@ -294,6 +295,7 @@ begin
     if to_regrole(quote_ident(i_role)) is not null
        and not exists (select from pgq.consume_grant where queue_id = q.queue_id and role_name = i_role) then
         execute format('revoke select on %s, %s from %I', q.queue_data_pfx, pgq._slots_of(q), i_role);
+        execute format('revoke execute on function pgq.%I from %I', pgq._open_name(q.queue_id, q.queue_name), i_role);
     end if;
     return had::int;
 end;

@@ -33,7 +33,7 @@ begin
         alter table pgq.queue enable always trigger queue_changed;
     end if;
     -- an earlier version may have generated them in another form
-    perform pgq._generate_produce(q), pgq._generate_read(q) from pgq.queue q;
+    perform pgq._generate_produce(q), pgq._generate_open(q) from pgq.queue q;
 end;
 $$;
 
