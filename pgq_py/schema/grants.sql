@@ -52,10 +52,10 @@ declare
     r     record;
     has   text[] := array(select rolname::text from pg_roles where rolname in ('pgq_reader', 'pgq_writer', 'pgq_admin'));
 begin
-    revoke all on all functions in schema pgq from public;
+    revoke all on all routines in schema pgq from public;
     foreach role in array has || 'public'::text loop
         for fn in select * from pgq._functions_for(role) loop
-            execute format('grant execute on function %s to ' || case when role = 'public' then role else '%I' end, fn, role);
+            execute format('grant execute on routine %s to ' || case when role = 'public' then role else '%I' end, fn, role);
         end loop;
     end loop;
     if 'pgq_writer' = any (has) then
@@ -72,8 +72,8 @@ begin
     end loop;
     if 'pgq_reader' = any (has) then
         for fn in select p.oid::regprocedure::text from pg_proc p
-                  where p.pronamespace = 'pgq'::regnamespace and p.proname ~ '^work_[0-9]+_' loop
-            execute format('grant execute on function %s to pgq_reader', fn);
+                  where p.pronamespace = 'pgq'::regnamespace and p.proname ~ '^(work|work_on|open)_[0-9]+_' loop
+            execute format('grant execute on routine %s to pgq_reader', fn);
         end loop;
         grant select on pgq.queue, pgq.consumer, pgq.registration, pgq.tick, pgq.subscription, pgq.event_template,
             pgq.retry_queue, pgq.dead_letter, pgq.job_queue, pgq.lane, pgq.schedule, pgq.job, pgq.job_stats,
@@ -100,7 +100,7 @@ declare
 begin
     for role in select distinct role_name from pgq.consume_grant where to_regrole(quote_ident(role_name)) is not null loop
         for fn in select * from pgq._functions_for('pgq_reader') loop
-            execute format('grant execute on function %s to %I', fn, role);
+            execute format('grant execute on routine %s to %I', fn, role);
         end loop;
     end loop;
 end;

@@ -203,12 +203,12 @@ def _callable(conn: Conn) -> list[str]:
     """Names of the functions that the current role gets through to."""
     found = []
     functions = """
-        select proname, proargtypes::regtype[]::text[] from pg_proc
+        select proname, proargtypes::regtype[]::text[], case prokind when 'p' then 'call' else 'select' end from pg_proc
         where pronamespace = 'pgq'::regnamespace and 'anyelement'::regtype <> all (proargtypes)
     """
-    for name, types in rows(conn, functions):
+    for name, types, verb in rows(conn, functions):
         nothing = [sql.SQL("null::{}").format(sql.SQL(kind)) for kind in types]
-        call = sql.SQL("select pgq.{}({})").format(sql.Identifier(name), sql.SQL(", ").join(nothing))
+        call = sql.SQL("{} pgq.{}({})").format(sql.SQL(verb), sql.Identifier(name), sql.SQL(", ").join(nothing))
         if _allowed(conn, call):
             found.append(name)
     return found

@@ -1,11 +1,31 @@
-"""complete_and_claim(): what the one function does in the common case, and its parts otherwise, is the same."""
+"""complete_and_claim() and the procedure that does it in two transactions.
+
+What is generated does the common case, and the parts do the others: the outcome is the same.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from functools import partial
+
+import psycopg
 import pytest
 
 from tests.clusters import Database
-from tests.engine.support import Conn, begin, commit, in_background, refused, rows, step_until, tick, value
+from tests.engine.support import (
+    Conn,
+    begin,
+    commit,
+    in_background,
+    refused,
+    rollback,
+    rows,
+    step,
+    step_until,
+    tick,
+    value,
+)
 from tests.lanes.support import (
     QUEUE,
     Claim,
@@ -33,8 +53,25 @@ def conn(db: Database) -> Conn:
     return conn
 
 
+_way = ""
+
+
+@pytest.fixture(params=["function", "procedure"], autouse=True)
+def way(request: pytest.FixtureRequest) -> str:
+    """How `go_on` goes on."""
+    global _way
+    _way = str(request.param)
+    return _way
+
+
+def procedure(conn: Conn) -> str:
+    return str(value(conn, "select pgq.worker_procedure(%s)", QUEUE))
+
+
 def go_on(conn: Conn, c: Claim | None, n: int = 1, worker: str | None = None) -> Claim:
     before = (c.id, c.token) if c else (None, None)
+    if _way == "procedure":
+        return Claim(*rows(conn, f"call pgq.{procedure(conn)}(%s, %s, null, %s, %s)", *before, worker, n)[0])
     return Claim(*rows(conn, "select * from pgq.complete_and_claim(%s, %s, %s, %s, %s)", *before, QUEUE, worker, n)[0])
 
 
@@ -62,7 +99,7 @@ def test_the_common_case_is_one_function(conn: Conn) -> None:
     enqueue_many(conn, 3)
     c = go_on(conn, None)
     work = value(conn, "select oid::regproc::text from pg_proc where proname ~ '^work_[0-9]+_'")
-    found = rows(conn, f"select stage, job_ids from {work}(%s, %s, null, 1)".encode(), c.id, c.token)  # type: ignore[arg-type]
+    found = rows(conn, f"select stage, job_ids from {work}(%s, %s, null, 1, true, true)".encode(), c.id, c.token)  # type: ignore[arg-type]
     assert found == [(2, [2])]
 
 
@@ -112,8 +149,8 @@ def test_held_jobs_come_in_their_order(conn: Conn) -> None:
 def test_claims_that_were_carried_along_are_completed(conn: Conn) -> None:
     enqueue_many(conn, 60)
     c = go_on(conn, None)
-    for step in ("switched", "closed"):
-        step_until(conn, "claim_ring", step)
+    for result in ("switched", "closed"):
+        step_until(conn, "claim_ring", result)
         other = go_on(conn, None)
         for _ in range(20):
             other = go_on(conn, other)
@@ -122,7 +159,7 @@ def test_claims_that_were_carried_along_are_completed(conn: Conn) -> None:
     assert state(conn, c.jobs[0]) == "completed"
 
 
-def test_a_wrong_token_and_a_lost_claim_are_told(conn: Conn) -> None:
+def test_a_wrong_token_and_a_lost_claim_are_told(conn: Conn, way: str) -> None:
     set_clock(conn)
     enqueue(conn, *"abc")
     beat(conn, "w")
@@ -130,8 +167,9 @@ def test_a_wrong_token_and_a_lost_claim_are_told(conn: Conn) -> None:
     with refused("PQ020"):
         go_on(conn, c._replace(token=1), worker="w")
     watch(conn, 30)
-    for worker in ("w", None):
-        with refused("PQ020"):
+    # the procedure claims first, and a worker that was declared dead may not
+    for worker, code in (("w", "PQ020" if way == "function" else "PQ022"), (None, "PQ020")):
+        with refused(code):
             go_on(conn, c, worker=worker)
     with refused("PQ022"):
         go_on(conn, None, worker="w")
@@ -178,3 +216,84 @@ def test_it_waits_for_the_lane(db: Database, conn: Conn) -> None:
 def test_impossible_numbers_are_refused(conn: Conn, bad: int | None) -> None:
     with refused("PQ006"):
         conn.execute("select pgq.complete_and_claim(null, null, %s, null, %s)", (QUEUE, bad))
+
+
+def test_a_claim_waits_for_no_disk(db: Database, conn: Conn, way: str) -> None:
+    """While the completion of the one waits, here for a row of its own, the other gets its jobs."""
+    if way == "function":
+        pytest.skip("holds the lane until its transaction ends")
+    enqueue_many(conn, 5)
+    slow, other, blocker = (db.connect() for _ in range(3))
+    c = go_on(slow, None)
+    begin(blocker)
+    complete(blocker, c)
+    waiting = in_background(lambda: go_on(slow, c))
+    assert wait_blocked(db.connect(), slow.info.backend_pid) == [blocker.info.backend_pid]
+    assert types(other, go_on(other, None)) == ["3"]
+    commit(blocker)
+    assert types(slow, waiting.result(10)) == ["2"]
+
+
+def test_what_was_claimed_is_given_back_when_the_completion_fails(conn: Conn) -> None:
+    enqueue(conn, *"abc")
+    c = go_on(conn, None)
+    with refused("PQ020"):
+        go_on(conn, c._replace(token=1))
+    assert state(conn, c.jobs[0]) == "running"
+    assert sorted(work_off(conn)) == ["b", "c"]
+    assert rows(conn, "select pending, running, completed from pgq.get_job_stats(%s)", QUEUE) == [(0, 1, 2)]
+
+
+def test_it_is_no_part_of_a_transaction(conn: Conn, way: str) -> None:
+    enqueue(conn, *"ab")
+    c = go_on(conn, None)
+    begin(conn)
+    if way == "function":
+        go_on(conn, c)
+    else:
+        with refused("2D000"):
+            go_on(conn, c)
+    rollback(conn)
+    assert state(conn, c.jobs[0]) == "running"
+    assert work_off(conn, before=c) == ["b"]
+
+
+def test_many_sessions_beside_rotation(db: Database, conn: Conn) -> None:
+    """Each job is claimed once, by whoever; none is left."""
+    enqueue_many(conn, 2000)
+    over = threading.Event()
+
+    def session(n: int) -> list[int]:
+        mine, taken = db.connect(), []
+        c = again(lambda: go_on(mine, None, n))
+        while c.id is not None:
+            taken += c.jobs
+            c = again(lambda: go_on(mine, c, n))  # noqa: B023 - called at once
+        return taken
+
+    def rotate() -> None:
+        own = db.connect()
+        while not over.is_set():
+            for ring in ("claim_ring", "tick_ring", f"event_{value(own, 'select queue_id from pgq.queue')}"):
+                step(own, ring)
+
+    rotating = in_background(rotate)
+    taken = [waiting.result(60) for waiting in [in_background(partial(session, n)) for n in (1, 1, 3, 3, 10, 50)]]
+    over.set()
+    rotating.result(10)
+    assert sorted(job for jobs in taken for job in jobs) == list(range(1, 2001))
+    assert rows(conn, "select pending, running, completed from pgq.get_job_stats(%s)", QUEUE) == [(0, 0, 2000)]
+
+
+def again(call: Callable[[], Claim]) -> Claim:
+    """What was refused because the ring rotated was not done."""
+    while True:
+        try:
+            return call()
+        except psycopg.errors.SerializationFailure:
+            continue
+
+
+def test_a_dropped_queue_leaves_nothing_behind(conn: Conn) -> None:
+    conn.execute("select pgq.drop_queue(%s, true)", (QUEUE,))
+    assert rows(conn, "select proname from pg_proc where proname ~ '^[a-z_]+_[0-9]+_[0-9a-f]{8}$'") == []

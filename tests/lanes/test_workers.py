@@ -255,7 +255,10 @@ def test_a_role_works_one_queue(db: Database, conn: Conn) -> None:
         c = claim(conn, worker="bee")
         assert claimed(conn, c) != []
         assert complete(conn, c) == 1
+        own, other = (value(conn, "select pgq.worker_procedure(%s)", queue) for queue in (QUEUE, "other"))
+        assert rows(conn, f"call pgq.{own}(null, null, null, 'bee')") == [(None, None, None)]
         for call in (
+            f"call pgq.{other}(null, null, null, 'bee')",
             "select pgq.claim('other', 'bee')",
             "select pgq.enqueue('work', 't')",
             "select pgq.cancel('work', '{1}')",

@@ -336,7 +336,7 @@ begin
         select j.queue_id into nr from pgq.queue q join pgq.job_queue j using (queue_id)
             where q.queue_name = i_queue_name and not q.queue_ticker_paused;
         if nr is not null then
-            execute 'select * from pgq.work_' || nr || '_' || left(md5(i_queue_name), 8) || '($1, $2, $3, $4)'
+            execute 'select * from pgq.work_' || nr || '_' || left(md5(i_queue_name), 8) || '($1, $2, $3, $4, true, true)'
                 into w using i_claim_id, i_token, i_worker, i_n;
             if w.stage = 2 then
                 claim_id := w.claim_id;

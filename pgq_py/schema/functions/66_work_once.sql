@@ -12,24 +12,24 @@ returns void language plpgsql as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._generate_work(1)
 --
---      (Re)create work_N(claim, token, worker, n): complete a claim and claim the next
---      jobs, in a READ COMMITTED transaction.
+--      (Re)create work_N(claim, token, worker, n, completes, claims): complete a claim,
+--      claim the next jobs of its lane, or both, in a READ COMMITTED transaction.
 --
---      Returns how far it came: 0 nowhere, 1 completed, 2 claimed as well. EXECUTE on it
---      is the right to work the queue (see grant_work).
+--      Returns how far it came: 0 nowhere, 1 completed, 2 claimed (as well). EXECUTE on
+--      it is the right to work the queue (see grant_work).
 -- ----------------------------------------------------------------------
 declare
-    fn      text := format('pgq.%I(int8, int8, text, int4)', pgq._job_function('work', q));
+    fn      text := format('pgq.%I(int8, int8, text, int4, boolean, boolean)', pgq._job_function('work', q));
     slots   text;
 begin
     select string_agg(format('when %s then %s', nr, pgq._work_sql(q, nr)), ' ' order by nr) into slots
         from generate_series(0, 2) nr;
     execute format($f$
         create or replace function pgq.%1$I(
-            i_claim_id int8, i_token int8, i_worker text, i_n int4,
+            i_claim_id int8, i_token int8, i_worker text, i_n int4, i_completes boolean, i_claims boolean,
             out stage int4, out claim_id int8, out token int8, out job_ids int8[])
         returns record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp
-        set enable_seqscan = off set enable_sort = off set enable_bitmapscan = off as $b$
+        set enable_seqscan = off set enable_sort = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $b$
         #variable_conflict use_column
         declare
             c       record;
@@ -81,14 +81,19 @@ begin
         if not found or c.keyed or c.lane = 0 or c.alive = false then
             return;
         end if;
-        insert into pgq.claim_ring_%1$s (claim_id, ev_id, kind, queue_id, lane, outcome, n)
-            select i_claim_id, 0, 'f', %2$s, c.lane, 'completed', cardinality(c.ev_ids) - (
-                select count(*) from pgq.claim_ring_%1$s f where f.claim_id = i_claim_id and f.ev_id > 0 and f.kind = 'f')
-            on conflict do nothing;
-        if not found then
+        if i_completes then
+            insert into pgq.claim_ring_%1$s (claim_id, ev_id, kind, queue_id, lane, outcome, n)
+                select i_claim_id, 0, 'f', %2$s, c.lane, 'completed', cardinality(c.ev_ids) - (
+                    select count(*) from pgq.claim_ring_%1$s f where f.claim_id = i_claim_id and f.ev_id > 0 and f.kind = 'f')
+                on conflict do nothing;
+            if not found then
+                return;
+            end if;
+            stage := 1;
+        end if;
+        if not i_claims or (select queue_ticker_paused from pgq.queue where queue_id = %2$s) then
             return;
         end if;
-        stage := 1;
 
         -- claim, as _claim() and _claim_lane() do
         case pg_sequence_last_value('pgq.tick_ring_phase'::regclass) / 2 %% 3 %3$s end case;
@@ -128,3 +133,100 @@ begin
 end;
 $$;
 comment on function pgq._work_sql(pgq.queue, int4) is 'Body of the function that completes a claim and claims the next jobs';
+
+
+create or replace function pgq._generate_work_on(q pgq.queue)
+returns void language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._generate_work_on(1)
+--
+--      (Re)create work_on_N; see worker_procedure for what it does. With the caller's
+--      rights: a SECURITY DEFINER procedure, or one with a SET clause, may not commit.
+-- ----------------------------------------------------------------------
+declare
+    fn  text := format('pgq.%I(int8, int8, int8[], text, int4)', pgq._job_function('work_on', q));
+begin
+    execute format($f$
+        create or replace procedure pgq.%1$I(
+            inout claim_id int8, inout token int8, inout job_ids int8[], i_worker text, i_n int4 default 1)
+        language plpgsql as $b$
+        declare
+            old_claim  int8 := claim_id;
+            old_token  int8 := token;
+            w          record;
+            state      text;
+        begin
+            state := pg_catalog.set_config('synchronous_commit', 'off', true);
+            claim_id := null;
+            token := null;
+            job_ids := null;
+            if old_claim is not null and i_n between 1 and 10000 and coalesce(length(i_worker), 0) <= 200 then
+                w := pgq.%2$I(old_claim, old_token, i_worker, i_n, false, true);
+                claim_id := w.claim_id;
+                token := w.token;
+                job_ids := w.job_ids;
+            end if;
+            if claim_id is null then
+                select c.claim_id, c.token, c.job_ids into claim_id, token, job_ids from pgq.claim(%3$L, i_worker, i_n) c;
+            end if;
+            commit;
+            if old_claim is null then
+                return;
+            end if;
+            w := pgq.%2$I(old_claim, old_token, i_worker, i_n, true, false);
+            if w.stage = 1 then
+                return;
+            end if;
+            begin
+                perform pgq.complete(old_claim, old_token);
+                return;
+            exception
+                when others then
+                    get stacked diagnostics state = returned_sqlstate;
+                    w := row(sqlerrm);
+            end;
+            if claim_id is not null then
+                perform pgq.release(claim_id, token);
+            end if;
+            commit;
+            raise exception '%%', w.f1
+                using errcode = state, detail = 'Nothing was completed, and no job is claimed.',
+                      hint = 'Roll back what the jobs did, if that can be done, and go on with null as the claim.';
+        end; $b$ $f$, pgq._job_function('work_on', q), pgq._job_function('work', q), q.queue_name);
+    execute format('comment on procedure %s is %L', fn, 'Claim the next jobs, then complete a claim; generated, see worker_procedure()');
+    execute format('revoke all on procedure %s from public', fn);
+    perform pgq._grant_function(fn, 'pgq_reader');
+end;
+$$;
+comment on function pgq._generate_work_on(pgq.queue) is 'Generate the procedure that claims the next jobs and completes a claim';
+
+
+create or replace function pgq.worker_procedure(i_queue_name text)
+returns text language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.worker_procedure(1)
+--
+--      Name (in schema pgq) of the queue's own procedure that completes a claim and
+--      claims the next jobs in two transactions, for many workers that do little:
+--      CALL work_on_N_HASH(claim_id, token, null, worker, n), outside of a transaction
+--      block, returns claim_id, token and job_ids of the next claim. With null as the
+--      claim it only claims.
+--
+--      A claim holds the lock of its lane until its transaction ends, which with a
+--      durable commit is when the disk has answered. So the claim comes first, commits
+--      asynchronously, and frees the lane at once; the completion commits as the
+--      session's synchronous_commit says, and what flushes it flushes the claim, which
+--      is ahead of it in the log. A first call, that only claims, does not wait for the
+--      disk: after a crash of the server the claim was never made.
+--
+--      Its errors are those of complete() and claim(). When the completion fails, what
+--      was claimed is given back. Within a transaction block it is 2D000.
+-- Errors:
+--      PQ001, PQ023
+-- ----------------------------------------------------------------------
+begin
+    return pgq._job_function('work_on', pgq._queue_of_jobs(i_queue_name));
+end;
+$$;
+comment on function pgq.worker_procedure(text) is
+'Name, in schema pgq, of the queue''s own procedure (claim_id, token, null, worker, n): the fastest way to work many small jobs, from many sessions.';

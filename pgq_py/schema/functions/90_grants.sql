@@ -6,13 +6,13 @@ returns void language plpgsql as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._grant_function(2)
 --
---      Grant EXECUTE on a function to a role and to pgq_admin, as far as they exist.
+--      Grant EXECUTE on a function or procedure to a role and to pgq_admin, as far as they exist.
 -- ----------------------------------------------------------------------
 declare
     name  text;
 begin
     for name in select rolname from pg_roles where rolname in (i_role, 'pgq_admin') loop
-        execute format('grant execute on function %s to %I', i_function, name);
+        execute format('grant execute on routine %s to %I', i_function, name);
     end loop;
 end;
 $$;

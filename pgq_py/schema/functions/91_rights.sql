@@ -132,10 +132,10 @@ declare
             'open_batch,open_batch_events,opener_function,batch_event_sql,batch_event_tables,get_batch_events,get_batch_cursor,get_batch_info,'
             'finish_batch,receive,ack,nack,event_retry,batch_retry,dlq_replay,dlq_replay_all,seek,seek_target,'
             'tick_now,force_tick,find_tick_helper,poke,wake_armed_ms,tick_channel,'
-            'claim,claimed,take,solo_waits,complete,complete_and_claim,complete_and_claim_with,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
+            'claim,claimed,take,solo_waits,complete,complete_and_claim,complete_and_claim_with,worker_procedure,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
             'end_worker,once,get_job,get_result,jobs,get_worker_info,get_schedules,fire_schedule}'
         when 'worker' then
-            '{claim,claimed,take,solo_waits,complete,complete_and_claim,complete_and_claim_with,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
+            '{claim,claimed,take,solo_waits,complete,complete_and_claim,complete_and_claim_with,worker_procedure,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
             'end_worker,once,get_job,get_result,jobs,get_worker_info,get_schedules,fire_schedule,poke,wake_armed_ms,tick_channel}'
         when 'public' then
             '{version,get_queue_info,get_consumer_info,ring_info,delay_info,get_job_stats,get_lane_info,seq_getval,quote_fqname}' end;
@@ -194,7 +194,7 @@ declare
 begin
     perform pgq._check_role(i_role);
     for fn in select * from pgq._functions_for('pgq_writer') loop
-        execute format('grant execute on function %s to %I', fn, i_role);
+        execute format('grant execute on routine %s to %I', fn, i_role);
     end loop;
     execute format('grant execute on function pgq.%I to %I', pgq._produce_name(q.queue_id, q.queue_name), i_role);
     if pgq._has_jobs(q.queue_id) then
@@ -261,7 +261,7 @@ begin
     perform pgq._check_role(i_role);
     perform pgq._check_name('consumer', i_consumer_name);
     for fn in select * from pgq._functions_for('pgq_reader') loop
-        execute format('grant execute on function %s to %I', fn, i_role);
+        execute format('grant execute on routine %s to %I', fn, i_role);
     end loop;
     execute format('grant execute on function pgq.%I to %I', pgq._open_name(q.queue_id, q.queue_name), i_role);
     execute format('grant select on %s, %s to %I', q.queue_data_pfx, pgq._slots_of(q), i_role);
