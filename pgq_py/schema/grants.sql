@@ -72,7 +72,7 @@ begin
     end loop;
     if 'pgq_reader' = any (has) then
         for fn in select p.oid::regprocedure::text from pg_proc p
-                  where p.pronamespace = 'pgq'::regnamespace and p.proname ~ '^(work|work_on|open)_[0-9]+_' loop
+                  where p.pronamespace = 'pgq'::regnamespace and p.proname ~ '^(work|work_on|take|open)_[0-9]+_' loop
             execute format('grant execute on routine %s to pgq_reader', fn);
         end loop;
         grant select on pgq.queue, pgq.consumer, pgq.registration, pgq.tick, pgq.subscription, pgq.event_template,

@@ -100,7 +100,7 @@ DECIDING = {
 FREE = {
     "version", "get_queue_info", "get_consumer_info", "get_batch_info", "ring_info", "ring_blockers", "queues_due",
     "maint_operations", "maint_tables_to_vacuum", "insert_event", "insert_event_raw", "send", "send_batch",
-    "producer_function", "opener_function", "worker_procedure", "current_event_table",
+    "producer_function", "opener_function", "worker_procedure", "taker_function", "current_event_table",
     "set_queue_config", "pause_queue", "resume_queue",
     "seek_target", "wake", "wake_armed_ms", "arm_wake", "disarm_wake", "queue_marks",
     "grant_produce", "grant_consume", "revoke_produce", "revoke_consume", "releases_due", "insert_event_at",
@@ -122,7 +122,7 @@ def _signatures(conn: Conn) -> dict[str, str]:
         conn,
         "select replace(oid::regprocedure::text, 'pgq.', ''), proname from pg_proc"
         " where pronamespace = 'pgq'::regnamespace and prokind = 'f' and proname !~ '^_'"
-        " and proname !~ '^(produce|open|enqueue|next_jobs|job_rows|work|work_on)_[0-9]'",
+        " and proname !~ '^(produce|open|enqueue|next_jobs|job_rows|work|work_on|take)_[0-9]'",
     )
     return {str(signature): str(name) for signature, name in found}
 

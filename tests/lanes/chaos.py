@@ -189,14 +189,21 @@ def _beat(conn: Conn, name: str, held: list[int]) -> None:
     conn.execute("select * from pgq.heartbeat(%s, %s, interval '1 second')", (name, list(held)))
 
 
+def _claim(conn: Conn, name: str, n: int) -> tuple[int | None, int]:
+    """In one of three ways: with something in hand, without, and what has just come."""
+    if random.random() < 0.4:
+        found = conn.execute("select pgq.taker_function(%s)", (QUEUE,)).fetchone()
+        take = f"select claim_id, token from pgq.{found[0] if found else ''}(%s, %s)"
+        row = conn.execute(take.encode(), (name, n)).fetchone()
+    else:
+        claim = f"select claim_id, token from pgq.claim('{QUEUE}', %s, %s, %s)"
+        row = conn.execute(claim.encode(), (name, n, random.random() < 0.5)).fetchone()
+    return row or (None, 0)
+
+
 def _work_one_claim(world: World, conn: Conn, name: str, held: list[int]) -> bool:
     """Claim and do something with what comes; false when the worker died of it."""
-    row = conn.execute(
-        f"select * from pgq.claim('{QUEUE}', %s, %s, %s)".encode(),
-        (name, random.choice((1, 3, 20, 100)), random.random() < 0.5),
-    ).fetchone()
-    assert row is not None
-    claim, token, _ = row
+    claim, token = _claim(conn, name, random.choice((1, 3, 20, 100)))
     if claim is None:
         world.pause(0.05)
         return True

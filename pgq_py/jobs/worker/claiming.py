@@ -2,7 +2,7 @@
 
 A claim and the fetch of its jobs are two statements: the first holds the lock of a lane and is over at once, the second
 takes as long as the payloads do. The claim is in the worker's list before its jobs are fetched, for what is not in that
-list is given back.
+list is given back. The few jobs that have just come for a worker with nothing in hand come with their claim.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any
 import psycopg
 from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor
 from psycopg.pq import TransactionStatus
-from psycopg.sql import Identifier
+from psycopg.rows import tuple_row
+from psycopg.sql import SQL, Identifier
 
 from pgq_py.client import queries
 from pgq_py.client._async import calls
@@ -23,7 +24,7 @@ from pgq_py.client._async.connections import connect_until_async
 from pgq_py.client.acompat import AsyncStop
 from pgq_py.client.connecting import is_pooled
 from pgq_py.client.listening import Notices
-from pgq_py.errors import PgqError, translate
+from pgq_py.errors import PgqError, QueueNotFound, SchemaOutdated, translate
 from pgq_py.jobs import statements
 from pgq_py.jobs.context import ClaimedJob
 from pgq_py.jobs.worker.bell import Bell
@@ -41,6 +42,7 @@ class Claiming:
         self._settings, self._stop = settings, stop
         self._conn: AsyncConnection[Any] | None = None
         self._notices: Notices | None = None
+        self._takers: dict[str, str] = {}
         self._warned = False
 
     @property
@@ -65,21 +67,44 @@ class Claiming:
         if conn is not None:
             await conn.close()
 
-    async def claim(self, queue: str, worker: str, n: int, *, idle: bool) -> tuple[int, int] | None:
-        """Number and token of a claim, None when nothing waits."""
+    async def claim(self, queue: str, worker: str, n: int) -> tuple[int, int] | None:
+        """Number and token of a claim for a worker that has jobs in hand, None when nothing waits."""
+        found = await self._short_transaction(statements.CLAIM, [queue, worker, n, False])
+        return (found[0][0], found[0][1]) if found and found[0][0] is not None else None
+
+    async def take(self, queue: str, worker: str, n: int) -> tuple[tuple[int, int], list[ClaimedJob] | None] | None:
+        """Number and token of a claim for a worker with nothing in hand, and its jobs unless they are to be fetched.
+
+        Raises QueueNotFound when the queue was dropped, or created anew.
+        """
+        statement = self._takers.get(queue)
+        if statement is None:
+            function = await calls.value(self._connection, statements.TAKER_FUNCTION, [queue])
+            statement = self._takers[queue] = SQL(statements.TAKE).format(Identifier(function)).as_string(self._conn)
+        try:
+            found = await self._short_transaction(statement, [worker, n])
+        except SchemaOutdated as exc:
+            self._takers.clear()
+            raise QueueNotFound(f"queue {queue!r} was dropped, or created anew") from exc
+        if not found:
+            return None
+        claim_id, token, job_id, *_ = found[0]
+        return (claim_id, token), None if job_id is None else [_job(row[2:]) for row in found]
+
+    async def _short_transaction(self, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Run four statements in one round trip, of which the third has the answer."""
         conn = self._connection
         try:
             with translate():
-                async with AsyncClientCursor(conn) as cursor:
-                    await cursor.execute(statements.CLAIM, [queue, worker, n, idle])
+                async with AsyncClientCursor(conn, row_factory=tuple_row) as cursor:
+                    await cursor.execute(statement.encode(), parameters)
                     cursor.nextset()
                     cursor.nextset()
-                    found = await cursor.fetchone()
+                    return await cursor.fetchall()
         except (PgqError, psycopg.Error):
             if not conn.closed and conn.info.transaction_status != TransactionStatus.IDLE:
                 await conn.rollback()
             raise
-        return None if found is None or found[0] is None else (found[0], found[1])
 
     async def jobs(self, claim_id: int, token: int) -> list[ClaimedJob]:
         """The unfinished jobs of a claim."""
@@ -87,7 +112,7 @@ class Claiming:
             async with AsyncCursor(self._connection) as cursor:
                 await cursor.execute(statements.CLAIMED, [claim_id, token], binary=True)
                 found = await cursor.fetchall()
-        return [ClaimedJob._make((*row[:9], row[9] or {})) for row in found]
+        return [_job(row) for row in found]
 
     async def solo_waits(self, queue: str) -> bool:
         return bool(await calls.value(self._connection, statements.SOLO_WAITS, [queue]))
@@ -147,3 +172,8 @@ class Claiming:
         if self._conn is None:
             raise psycopg.OperationalError("not connected")
         return self._conn
+
+
+def _job(row: Sequence[Any]) -> ClaimedJob:
+    """From the columns of ClaimedJob, with null for no options."""
+    return ClaimedJob._make((*row[:9], row[9] or {}))

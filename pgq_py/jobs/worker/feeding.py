@@ -166,13 +166,19 @@ class Feeding:
         if found is None:
             share.dry = True
             return False
-        await self._fetch(found, share)
+        claim, jobs = found
+        self._took(claim, share, jobs if jobs is not None else await self._fetch(claim))
         return True
 
-    async def _ask(self, share: Share, n: int, *, idle: bool) -> Claim | None:
-        worker = self._host.worker
+    async def _ask(self, share: Share, n: int, *, idle: bool) -> tuple[Claim, list[ClaimedJob] | None] | None:
+        """A claim, and its jobs unless they are to be fetched."""
+        worker, n = self._host.worker, min(n, 10_000)
+        jobs: list[ClaimedJob] | None = None
         try:
-            found = await self._claiming.claim(share.queue, worker, min(n, 10_000), idle=idle)
+            if not idle:
+                found = await self._claiming.claim(share.queue, worker, n)
+            else:
+                found, jobs = await self._claiming.take(share.queue, worker, n) or (None, None)
         except WorkerEnded:
             # The next heartbeat learns of it, too, and takes a new name.
             await self._stop.sleep(0.05)
@@ -182,23 +188,25 @@ class Feeding:
             return None  # declared dead meanwhile: what was claimed under the old name is given back
         claim = Claim(*found, share.queue, worker)
         self._host.hold(claim)
-        return claim
+        return claim, jobs
 
-    async def _fetch(self, claim: Claim, share: Share) -> None:
-        """Get the jobs of a claim, for which a lost connection is made anew."""
-        jobs: list[ClaimedJob] = []
+    async def _fetch(self, claim: Claim) -> list[ClaimedJob] | None:
+        """Get the jobs of a claim, for which a lost connection is made anew. None when stopping."""
         while True:
             try:
-                jobs = await self._claiming.jobs(claim.id, claim.token)
-                break
+                return await self._claiming.jobs(claim.id, claim.token)
             except _LOST as exc:
                 await self._lost(exc)
                 if not await self._claiming.connect():
-                    return  # stopping: the claim is given back
+                    return None
             except PgqError as exc:
                 logger.warning("claim %s of %s: %s", claim.id, claim.queue, exc)
                 claim.lost = True
-                break
+                return []
+
+    def _took(self, claim: Claim, share: Share, jobs: list[ClaimedJob] | None) -> None:
+        if jobs is None:
+            return  # stopping: the claim is given back
         share.was_solo = bool(jobs) and jobs[0].priority == 0
         self._shares.took(share, len(jobs))
         self._taken += len(jobs)

@@ -194,7 +194,7 @@ begin
     perform pgq._generate_enqueue(q);
     perform pgq._generate_next_jobs(q);
     perform pgq._generate_job_rows(q);
-    perform pgq._generate_work(q), pgq._generate_work_on(q);
+    perform pgq._generate_work(q), pgq._generate_work_on(q), pgq._generate_take(q);
 end;
 $$;
 comment on function pgq._generate_job_functions(pgq.queue) is 'Generate the functions of a job queue';
@@ -446,6 +446,7 @@ begin
     execute format('drop function pgq.%I(int8[])', pgq._job_function('job_rows', q));
     execute format('drop function pgq.%I(int8, int8, text, int4, boolean, boolean)', pgq._job_function('work', q));
     execute format('drop procedure pgq.%I(int8, int8, int8[], text, int4)', pgq._job_function('work_on', q));
+    execute format('drop function pgq.%I(text, int4)', pgq._job_function('take', q));
     delete from pgq.schedule where queue_id = q.queue_id;
     delete from pgq.lane where queue_id = q.queue_id;
     delete from pgq.job_queue where queue_id = q.queue_id;

@@ -349,7 +349,8 @@ begin
     for fn in select * from pgq._functions_for('worker') loop
         execute format('grant execute on routine %s to %I', fn, i_role);
     end loop;
-    execute format('grant execute on routine pgq.%I, pgq.%I to %I', pgq._job_function('work', q), pgq._job_function('work_on', q), i_role);
+    execute format('grant execute on routine pgq.%I, pgq.%I, pgq.%I to %I', pgq._job_function('work', q),
+                   pgq._job_function('work_on', q), pgq._job_function('take', q), i_role);
     execute format('grant select (queue_id, queue_name, queue_ticker_paused) on pgq.queue to %I', i_role);
     execute format('grant select (queue_id) on pgq.job_queue to %I', i_role);
     insert into pgq.consume_grant (queue_id, consumer_name, role_name) values (q.queue_id, '', i_role) on conflict do nothing;
@@ -374,8 +375,8 @@ declare
     q  pgq.queue := pgq._queue_of_jobs(i_queue_name);
 begin
     if to_regrole(quote_ident(i_role)) is not null then
-        execute format('revoke execute on routine pgq.%I, pgq.%I from %I',
-                       pgq._job_function('work', q), pgq._job_function('work_on', q), i_role);
+        execute format('revoke execute on routine pgq.%I, pgq.%I, pgq.%I from %I', pgq._job_function('work', q),
+                       pgq._job_function('work_on', q), pgq._job_function('take', q), i_role);
     end if;
     delete from pgq.consume_grant where queue_id = q.queue_id and consumer_name = '' and role_name = i_role;
     return found::int;

@@ -194,25 +194,33 @@ returns pgq.job_status language plpgsql as $$
 -- Function: pgq._job_status(2)
 --
 --      Status of a job; null when there is no trace of it.
+--
+--      A job that is put off between the look at the delay ring and that at its claim is
+--      in neither: it is looked for again.
 -- ----------------------------------------------------------------------
 declare
-    s  pgq.job_status := pgq._delayed_status(q, i_id);
+    s  pgq.job_status;
     j  pgq.job_template;
 begin
-    if s.id is not null then
-        return s;
-    end if;
-    select * into j from pgq._job_rows(q, array[i_id]);
-    if j.ev_id is null then
-        return pgq._dead_status(q, i_id);
-    end if;
-    if pgq._has_tombstone(q.queue_id, i_id) then
-        return pgq._base_status(q, j, 'cancelled');
-    end if;
-    if pgq._is_ahead_of(q, j) then
-        return pgq._base_status(q, j, 'pending');
-    end if;
-    return pgq._claimed_status(q, j);
+    for attempt in 1 .. 3 loop
+        s := pgq._delayed_status(q, i_id);
+        if s.id is not null then
+            return s;
+        end if;
+        select * into j from pgq._job_rows(q, array[i_id]);
+        if j.ev_id is null then
+            return pgq._dead_status(q, i_id);
+        end if;
+        if pgq._has_tombstone(q.queue_id, i_id) then
+            return pgq._base_status(q, j, 'cancelled');
+        end if;
+        if pgq._is_ahead_of(q, j) then
+            return pgq._base_status(q, j, 'pending');
+        end if;
+        s := pgq._claimed_status(q, j);
+        exit when s.state <> 'retrying';
+    end loop;
+    return s;
 end;
 $$;
 comment on function pgq._job_status(pgq.queue, bigint) is 'Status of a job';

@@ -132,10 +132,10 @@ declare
             'open_batch,open_batch_events,opener_function,batch_event_sql,batch_event_tables,get_batch_events,get_batch_cursor,get_batch_info,'
             'finish_batch,receive,ack,nack,event_retry,batch_retry,dlq_replay,dlq_replay_all,seek,seek_target,'
             'tick_now,force_tick,find_tick_helper,poke,wake_armed_ms,tick_channel,'
-            'claim,claimed,take,solo_waits,complete,complete_and_claim,complete_and_claim_with,worker_procedure,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
+            'claim,claimed,take,solo_waits,complete,complete_and_claim,complete_and_claim_with,worker_procedure,taker_function,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
             'end_worker,once,get_job,get_result,jobs,get_worker_info,get_schedules,fire_schedule}'
         when 'worker' then
-            '{claim,claimed,take,solo_waits,complete,complete_and_claim,complete_and_claim_with,worker_procedure,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
+            '{claim,claimed,take,solo_waits,complete,complete_and_claim,complete_and_claim_with,worker_procedure,taker_function,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
             'end_worker,once,get_job,get_result,jobs,get_worker_info,get_schedules,fire_schedule,poke,wake_armed_ms,tick_channel}'
         when 'public' then
             '{version,get_queue_info,get_consumer_info,ring_info,delay_info,get_job_stats,get_lane_info,seq_getval,quote_fqname}' end;

@@ -1,0 +1,239 @@
+"""The function that claims what has just come: what it does itself, and what it leaves to claim()."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+
+from tests.clusters import Database
+from tests.engine.support import Conn, begin, commit, in_background, refused, rollback, rows, step, tick, value
+from tests.lanes.support import (
+    QUEUE,
+    Claim,
+    beat,
+    cancel,
+    claim,
+    claimed,
+    complete,
+    create,
+    drain,
+    enqueue,
+    enqueue_many,
+    fail,
+    rotate_events,
+    state,
+    types,
+)
+
+NOTHING = Claim(None, 0, [])
+COLUMNS = "job_id, type, payload, priority, attempt, max_attempts, losses, created_at, key, options"
+
+
+class Taken(NamedTuple):
+    """`jobs` are the columns of claimed(); None when they are to be fetched."""
+
+    claim: Claim
+    jobs: list[tuple[Any, ...]] | None
+
+
+@pytest.fixture
+def conn(db: Database) -> Conn:
+    conn = db.connect()
+    create(conn)
+    enqueue(conn, "first", priority=100)
+    assert take(conn).jobs is None  # claim() brings the lane to the newest tick
+    assert drain(conn) == []
+    return conn
+
+
+def take(conn: Conn, n: int = 10, worker: str | None = None) -> Taken:
+    own = value(conn, "select pgq.taker_function(%s)", QUEUE)
+    found = rows(conn, f"select claim_id, token, {COLUMNS} from pgq.{own}(%s, %s)", worker, n)
+    if not found:
+        return Taken(NOTHING, [])
+    ((number, token),) = {row[:2] for row in found}
+    jobs = [row[2:] for row in found]
+    return Taken(Claim(number, token, [row[0] for row in jobs]), None if jobs[0][0] is None else jobs)
+
+
+def test_what_has_just_come_comes_with_its_claim(conn: Conn) -> None:
+    assert take(conn) == Taken(NOTHING, [])
+    ids = enqueue(conn, "a", "b", key=None)
+    c, jobs = take(conn)
+    assert jobs == rows(conn, f"select {COLUMNS} from pgq.claimed(%s, %s)", c.id, c.token)
+    assert c.jobs == ids
+    assert [state(conn, job) for job in ids] == ["running"] * 2
+    assert take(conn).claim.id is None
+    assert complete(conn, c) == 2
+
+
+def test_one_after_the_other(conn: Conn) -> None:
+    """Each finds the lane as the one before has left it."""
+    for data in "abcdef":
+        enqueue(conn, data)
+        c, jobs = take(conn)
+        assert [job[1] for job in jobs or []] == [data]
+        complete(conn, c)
+
+
+def test_more_than_it_asks_for_is_left(conn: Conn) -> None:
+    enqueue(conn, *"abcde")
+    assert [job[1] for job in take(conn, 2).jobs or []] == ["a", "b"]
+    assert drain(conn, 2) == ["c", "d", "e"]
+
+
+def test_more_than_a_few_are_left_to_claim(conn: Conn) -> None:
+    enqueue_many(conn, 100)
+    c, jobs = take(conn, 100)
+    assert jobs is None
+    assert len(claimed(conn, c)) == 100
+
+
+def test_the_highest_priority_comes_first(conn: Conn) -> None:
+    enqueue(conn, "low", priority=30)
+    enqueue(conn, "normal")
+    enqueue(conn, "high", priority=150)
+    got = []
+    while (c := take(conn).claim).id is not None:
+        got += types(conn, c)
+    assert got == ["high", "normal", "low"]
+
+
+@pytest.mark.parametrize("first", [30, 100, 150])
+@pytest.mark.parametrize("second", [30, 100, 150])
+def test_what_waited_above_is_not_overtaken(conn: Conn, first: int, second: int) -> None:
+    """A tick of somebody else shows the first, and the taker's own the second."""
+    enqueue(conn, "first", priority=first)
+    tick(conn, QUEUE)
+    enqueue(conn, "second", priority=second)
+    expected = ["first", "second"] if first >= second else ["second", "first"]
+    assert [types(conn, take(conn, 1).claim) for _ in range(2)] == [[name] for name in expected]
+
+
+def test_keys_options_and_attempts(conn: Conn) -> None:
+    enqueue(conn, "a", key="k")
+    conn.execute("select pgq.enqueue(%s, 'b', '{}', options => '{\"max_attempts\": 7}')", (QUEUE,))
+    c, jobs = take(conn)
+    assert [(job[1], job[5], job[8], job[9]) for job in jobs or []] == [
+        ("a", jobs and jobs[0][5], "k", {}),
+        ("b", 7, None, {"max_attempts": 7}),
+    ]
+    assert jobs == rows(conn, f"select {COLUMNS} from pgq.claimed(%s, %s)", c.id, c.token)
+    fail(conn, c, c.jobs[0], retry_in="0")
+    complete(conn, c)
+    assert not value(conn, "select created from pgq.enqueue(%s, 'c', key := 'k')", QUEUE)
+    (again,) = take(conn).jobs or [(None,) * 10]
+    assert again[:2] + again[4:5] == (c.jobs[0], "a", 2)
+
+
+def test_cancelled_held_and_solo_jobs_are_left_to_claim(conn: Conn) -> None:
+    a, b = enqueue(conn, *"ab")
+    cancel(conn, a)
+    c, jobs = take(conn)
+    assert (jobs, types(conn, c)) == (None, ["b"])
+    complete(conn, c)
+    assert state(conn, b) == "completed"
+    enqueue(conn, "held")
+    rotate_events(conn)
+    enqueue(conn, "new")
+    assert drain(conn) == ["held", "new"]
+
+
+def test_a_transaction_that_commits_late_loses_nothing(db: Database, conn: Conn) -> None:
+    late = db.connect()
+    begin(late)
+    enqueue(late, "late")
+    for data in "ab":
+        enqueue(conn, data)
+        assert types(conn, take(conn).claim) == [data]
+    commit(late)
+    enqueue(conn, "c")
+    assert sorted(types(conn, take(conn).claim)) == ["c", "late"]
+
+
+def test_locked_ticks_and_lanes_are_left_to_claim(db: Database, conn: Conn) -> None:
+    other = db.connect()
+    enqueue(conn, "a")
+    begin(other)
+    value(other, "select pgq.ticker(%s)", QUEUE)
+    assert take(conn).claim.id is None
+    commit(other)
+    enqueue(conn, "b")
+    begin(other)
+    other.execute("select from pgq.lane where lane = 100 for update")
+    waiting = in_background(lambda: take(conn))
+    rollback(other)
+    assert types(conn, waiting.result(10).claim)[:1] == ["a"]
+
+
+def test_a_rolled_back_claim_is_made_again(conn: Conn) -> None:
+    enqueue(conn, "a")
+    begin(conn)
+    assert take(conn).jobs
+    rollback(conn)
+    assert types(conn, take(conn).claim) == ["a"]
+
+
+def test_who_may_and_who_is_dead(conn: Conn) -> None:
+    beat(conn, "w")
+    enqueue(conn, "a")
+    c = take(conn, worker="w").claim
+    assert rows(conn, "select worker, claims from pgq.worker_info") == [("w", 1)]
+    complete(conn, c)
+    value(conn, "select pgq.end_worker('w')")
+    enqueue(conn, "b")
+    with refused("PQ022"):
+        take(conn, worker="w")
+    with refused("PQ006"):
+        take(conn, 0)
+    conn.execute("select pgq.pause_queue(%s)", (QUEUE,))
+    assert take(conn).claim.id is None
+
+
+def test_settings_of_a_ticker_are_kept_to(conn: Conn) -> None:
+    conn.execute("select pgq.set_queue_config(%s, 'ticker_max_count', '3')", (QUEUE,))
+    conn.execute("select pgq.set_queue_config(%s, 'ticker_max_lag', '1 hour')", (QUEUE,))
+    enqueue(conn, "a")
+    assert take(conn).claim.id is None
+    enqueue(conn, *"bc")
+    assert types(conn, take(conn).claim) == ["a", "b", "c"]
+
+
+def test_many_takers_beside_rotation(db: Database, conn: Conn) -> None:
+    """Each job is claimed once while all rings turn; jobs come one by one, as takers like it."""
+    over = threading.Event()
+    taken: list[int] = []
+
+    def rotate() -> None:
+        own = db.connect()
+        while not over.is_set():
+            for ring in ("claim_ring", "tick_ring", "event_1"):
+                step(own, ring)
+
+    working = [in_background(partial(take_all, db.connect(), over, taken)) for _ in range(3)]
+    working.append(in_background(rotate))
+    ids: list[int] = []
+    for number in range(400):
+        ids += enqueue(conn, f"{number}", priority=(30, 100, 100, 100, 150)[number % 5])
+    over.set()
+    for work in working:
+        work.result(60)
+    while (c := claim(conn, 100)).id is not None:
+        taken += c.jobs
+        complete(conn, c)
+    assert sorted(taken) == sorted(ids)
+
+
+def take_all(conn: Conn, over: threading.Event, taken: list[int]) -> None:
+    """Until it is over. What was refused because a ring rotated was not done."""
+    while not over.is_set():
+        with suppress(psycopg.errors.SerializationFailure):
+            c, jobs = take(conn, 3)
+            if c.id is not None:
+                taken.extend(c.jobs if jobs is not None else [job[0] for job in claimed(conn, c)])
+                complete(conn, c)
