@@ -46,7 +46,13 @@ CHAPTERS = (
     ("Ticking", ("41_ticker_api", "42_wake")),
     ("Job queues", ("62_job_queue",)),
     ("Enqueueing jobs", ("64_enqueue", "63_keys", "69_cancel")),
-    ("Working jobs", ("65_claim", "66_finish", "66_work_once", "66_take_once", "67_workers", "68_held")),
+    (
+        "Working jobs",
+        (
+            *("65_claim", "65_claimed", "66_finish", "66_again", "66_note"),
+            *("66_work_once", "66_take_once", "67_workers", "68_held"),
+        ),
+    ),
     ("Looking at jobs", ("71_job_status", "72_sweep", "74_job_watch")),
     ("Recurring jobs", ("73_schedule",)),
     ("Maintenance", ("60_maintenance",)),
