@@ -65,31 +65,33 @@ def test_a_drained_worker_also_ran_what_its_jobs_enqueued(db: Database) -> None:
 
 def test_slots_bound_what_runs_and_what_is_claimed(db: Database) -> None:
     make_queue(db)
-    at_once, most, lock = 0, [0], threading.Lock()
+    at_once, most, lock = 0, 0, threading.Lock()
+
+    def change(n: int) -> None:
+        nonlocal at_once, most
+        with lock:
+            at_once += n
+            most = max(most, at_once)
+
+    # When four run, nothing must happen for a while: a fifth would begin meanwhile if it were let in.
 
     def slow() -> None:
-        nonlocal at_once
-        with lock:
-            at_once += 1
-            most[0] = max(most[0], at_once)
+        change(1)
+        wait_until(lambda: most >= 4)
         time.sleep(0.01)
-        with lock:
-            at_once -= 1
+        change(-1)
 
     async def wait() -> None:
-        nonlocal at_once
-        with lock:
-            at_once += 1
-            most[0] = max(most[0], at_once)
+        change(1)
+        await asyncio.to_thread(wait_until, lambda: most >= 4)
         await asyncio.sleep(0.01)
-        with lock:
-            at_once -= 1
+        change(-1)
 
     for _ in range(20):
         enqueue(db, "slow")
         enqueue(db, "wait")
     drain(db, spec(slow), spec(wait), slots=4)
-    assert most == [4]
+    assert most == 4
     claims = db.rows("select cardinality(ev_ids) from pgq.claim_ring where kind = 'q' and ev_ids <> '{}'")
     assert all(size <= 4 for (size,) in claims)
 
@@ -295,8 +297,7 @@ def test_timeouts(db: Database) -> None:
             cleaned.append("up")
 
     def slow(ctx: JobContext) -> None:
-        while not ctx.cancelled:
-            time.sleep(0.001)
+        wait_until(lambda: ctx.cancelled)
         ended.set()
 
     coroutine, function = enqueue(db, "stuck"), enqueue(db, "slow")
@@ -309,9 +310,10 @@ def test_timeouts(db: Database) -> None:
 
 def test_a_function_that_takes_too_long_keeps_its_slot(db: Database) -> None:
     make_queue(db)
-    go, order = threading.Event(), list[str]()
+    go, order, contexts = threading.Event(), list[str](), list[JobContext]()
 
-    def slow(n: int) -> None:
+    def slow(ctx: JobContext, n: int) -> None:
+        contexts.append(ctx)
         order.append(f"begin {n}")
         go.wait(10)
         order.append(f"end {n}")
@@ -320,7 +322,8 @@ def test_a_function_that_takes_too_long_keeps_its_slot(db: Database) -> None:
     with running(db, spec(slow, timeout=0.05, retries=0), slots=1):
         wait_until(lambda: order == ["begin 1"])
         enqueue(db, "slow", n=2)
-        time.sleep(0.15)
+        wait_until(lambda: contexts[0].cancelled, what="its timeout")
+        time.sleep(0.05)  # nothing happens: the second job has no slot, and the first is not given up
         assert (order, state(db, first)) == (["begin 1"], "running")
         go.set()
         wait_until(lambda: state(db, first) == "failed")

@@ -53,7 +53,7 @@ def test_a_running_function_is_asked_to_stop(db: Database) -> None:
         began.set()
         while True:
             ctx.raise_if_cancelled()
-            time.sleep(0.001)
+            time.sleep(0.001)  # what the job does between two looks
 
     one = enqueue(db, "job")
     with running(db, spec(job)):
@@ -154,13 +154,20 @@ def test_a_worker_that_is_stopped_before_it_starts(db: Database) -> None:
 @pytest.mark.slow
 def test_sigterm_ends_a_worker_in_order(db: Database) -> None:
     make_queue(db)
-    ids = [enqueue(db, "slow", seconds=0.5) for _ in range(6)]
+    db.rows("create table begun ()")
+    db.rows("create table gate ()")
+    ids = enqueue_many(db, "gated", [{}] * 6)
+
+    def states() -> list[str]:
+        return sorted(state(db, job) or "" for job in ids)
+
     with workshop(db, LEASE, 2, 2) as process:
-        wait_until(lambda: [state(db, job) for job in ids].count("running") >= 2, timeout=30)
+        wait_until(lambda: db.value("select count(*) from begun") == 2, timeout=30)
         process.send_signal(signal.SIGTERM)
+        wait_until(lambda: states() == ["pending"] * 4 + ["running"] * 2)
+        db.rows("insert into gate default values")
         assert process.wait(20) == 0
-    states = [state(db, job) for job in ids]
-    assert set(states) == {"completed", "pending"}
+    assert states() == ["completed"] * 2 + ["pending"] * 4
 
 
 @pytest.mark.slow
@@ -193,10 +200,12 @@ def test_two_workers_behind_a_pooler(db: Database, caplog: pytest.LogCaptureFixt
 def test_many_workers_share_the_jobs(db: Database) -> None:
     make_queue(db)
     runs: list[int] = []
+    workers: set[int] = set()
 
     async def job(n: int) -> None:
         runs.append(n)
-        await asyncio.sleep(0.001)
+        workers.add(threading.get_ident())  # a worker's event loop has a thread of its own
+        await asyncio.to_thread(wait_until, lambda: len(workers) == 3)
 
     with running(db, spec(job)), running(db, spec(job)), running(db, spec(job)):
         enqueue_many(db, "job", [{"n": n} for n in range(500)])

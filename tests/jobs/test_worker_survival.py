@@ -97,7 +97,7 @@ def test_an_outage_longer_than_the_lease_loses_no_claim(private_db: Database) ->
         name = worker.worker
         db.rows("create table flushed ()")  # claims are committed asynchronously: a crash may take the newest along
         db.server.crash()
-        time.sleep(LEASE * 1.3)
+        time.sleep(LEASE * 1.3)  # the outage: nothing happens, and for longer than the lease
         db.server.start()
         go.set()
         wait_until(lambda: [state(db, one) for one in ids] == ["completed"] * 4, timeout=30)
@@ -112,7 +112,7 @@ def test_cut_connections_lose_and_repeat_nothing(db: Database) -> None:
 
     def job(n: int) -> None:
         runs[n] += 1
-        time.sleep(0.002)
+        time.sleep(0.002)  # what the job does: the others are claimed, run and finished while connections are cut
 
     with running(db, spec(job), slots=4, prefetch=4, lease=LEASE):
         for start in range(0, 500, 100):
@@ -177,17 +177,20 @@ def test_a_transaction_that_loses_is_run_again(db: Database) -> None:
     make_queue(db)
     db.rows("create table account (balance int)")
     db.rows("insert into account values (0)")
+    read: list[int] = []
 
     def deposit(ctx: JobContext) -> None:
         ctx.connection.execute("set transaction isolation level repeatable read")
         (balance,) = ctx.connection.execute("select balance from account").fetchone()
-        time.sleep(0.001)
+        read.append(balance)
+        wait_until(lambda: len(read) > 1)  # the first two have read the same, so one of them loses
         ctx.connection.execute("update account set balance = %s", [balance + 1])
 
     ids = enqueue_many(db, "deposit", [{}] * 30)
     with running(db, spec(deposit, transactional=True), slots=2):
         wait_until(lambda: completed(db) == len(ids), timeout=30)
     assert db.value("select balance from account") == 30
+    assert len(read) > 30
 
 
 def test_a_transaction_that_fails_leaves_nothing(db: Database) -> None:
@@ -213,7 +216,7 @@ def test_a_blocked_event_loop_costs_no_lease(db: Database) -> None:
 
     async def rude() -> None:
         runs.append(1)
-        time.sleep(LEASE * 1.5)
+        time.sleep(LEASE * 1.5)  # the event loop is blocked: nothing happens, and for longer than the lease
 
     def other() -> None: ...
 
@@ -253,7 +256,7 @@ def test_neither_lost_jobs_nor_others_starve(db: Database) -> None:
         order.append("busy")
         if not stop.is_set():
             enqueue(db, "busy")
-        time.sleep(0.02)
+        time.sleep(0.02)  # what the job does: the worker has one in hand nearly always
 
     ids = lost_jobs(db, "lost", 20)
     for _ in range(8):
