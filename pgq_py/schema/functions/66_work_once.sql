@@ -1,11 +1,12 @@
 -- complete_and_claim() in the common case, as one function per queue.
 --
 -- What it costs to finish a job and get the next is PL/pgSQL itself: each function that is entered,
--- and in each transaction each expression, is set up anew. Composed of the parts in 65_claim.sql,
--- 65_claimed.sql and 66_finish.sql it takes some twenty-five functions; here it is one, with the same
--- statements in the same order. It does what nearly every call needs and leaves the rest to the
--- parts: a claim without keys in the current slot of the claim ring, a lane in the middle of a window
--- of one range and one event slot, no cancelled and no held jobs, no tick since the claim before.
+-- and in each transaction each expression, is set up anew. Composed of the parts in 64_lane.sql,
+-- 65_claim.sql, 65_claimed.sql and 66_finish.sql it takes some twenty-five functions; here it is
+-- one, with the same statements in the same order. It does what nearly every call needs and leaves
+-- the rest to the parts: a claim without keys in the current slot of the claim ring, a lane in the
+-- middle of a window of one range and one event slot, no cancelled and no held jobs, no tick since
+-- the claim before.
 
 create or replace function pgq._generate_work(q pgq.queue)
 returns void language plpgsql as $$
