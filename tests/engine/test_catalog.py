@@ -199,6 +199,16 @@ def test_an_ungranted_role_is_denied_everything(db: Database, conn: Conn) -> Non
     rollback(conn)
 
 
+def test_who_switches_scans_off_switches_compiling_off(conn: Conn) -> None:
+    """What is switched off and has no alternative costs so much that its plan would be compiled, at each call."""
+    query = """
+        select oid::regprocedure::text from pg_proc
+        where pronamespace = 'pgq'::regnamespace and exists (select from unnest(proconfig) c where c ~ '^enable_')
+          and not 'jit=off' = any (proconfig)
+    """
+    assert column(conn, query) == []
+
+
 def _callable(conn: Conn) -> list[str]:
     """Names of the functions that the current role gets through to."""
     found = []

@@ -6,10 +6,13 @@
 -- and the slots are static SQL because these run on every poll.
 --
 -- A session keeps its plans. One made when a slot had just been truncated and then
--- analyzed reads the whole slot, however it has grown since: hence enable_seqscan.
+-- analyzed reads the whole slot, however it has grown since: hence enable_seqscan. And
+-- hence jit: before 18 the planner adds 10,000,000,000 to the cost of a scan that is
+-- switched off and has no alternative, and what costs so much is compiled first, for some
+-- tenths of a second.
 
 create or replace function pgq._newest_tick(i_queue int4)
-returns pgq.tick_ring language plpgsql set enable_seqscan = off as $$
+returns pgq.tick_ring language plpgsql set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._newest_tick(1)
 --
@@ -46,7 +49,7 @@ comment on function pgq._newest_tick(int4) is 'Newest tick of a queue';
 
 
 create or replace function pgq._find_tick(i_queue int4, i_tick bigint)
-returns pgq.tick_ring language plpgsql set enable_seqscan = off as $$
+returns pgq.tick_ring language plpgsql set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._find_tick(2)
 --
@@ -96,7 +99,7 @@ comment on function pgq._cursor_tick(int4, bigint) is 'A tick that a cursor refe
 
 
 create or replace function pgq._ticks_after(i_queue int4, i_tick bigint)
-returns refcursor language plpgsql set enable_seqscan = off as $$
+returns refcursor language plpgsql set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._ticks_after(2)
 --

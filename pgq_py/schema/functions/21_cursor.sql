@@ -5,7 +5,7 @@
 -- one registration moves are serial.
 
 create or replace function pgq._cursor(i_sub int4)
-returns pgq.cursor_ring language plpgsql set enable_seqscan = off as $$
+returns pgq.cursor_ring language plpgsql set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._cursor(1)
 --
@@ -214,7 +214,7 @@ comment on function pgq._locked_registration(text, text) is 'Look up a registrat
 
 
 create or replace function pgq._batch_registration(i_batch bigint)
-returns pgq.registration language plpgsql set enable_seqscan = off as $$
+returns pgq.registration language plpgsql set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._batch_registration(1)
 --

@@ -34,7 +34,7 @@ comment on function pgq._require_same_cluster(pgq.tick_ring, pg_snapshot) is 'Re
 
 
 create or replace function pgq._new_events(q pgq.queue, i_last pgq.tick_ring)
-returns boolean language plpgsql set enable_seqscan = off as $$
+returns boolean language plpgsql set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._new_events(2)
 --

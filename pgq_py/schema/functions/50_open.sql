@@ -86,7 +86,7 @@ begin
             whole boolean, ev_id bigint, ev_time timestamptz, ev_txid bigint, ev_retry int4, ev_type text, ev_data text,
             ev_extra1 text, ev_extra2 text, ev_extra3 text, ev_extra4 text)
         language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp
-        set enable_seqscan = off set plan_cache_mode = force_generic_plan as $b$
+        set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $b$
         #variable_conflict use_column
         declare
             sub    int4;

@@ -188,7 +188,7 @@ create or replace function pgq.open_batch_events(
     out ev_id bigint, out ev_time timestamptz, out ev_txid bigint, out ev_retry int4,
     out ev_type text, out ev_data text, out ev_extra1 text, out ev_extra2 text, out ev_extra3 text, out ev_extra4 text)
 returns setof record language plpgsql security definer
-set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.open_batch_events(5)
 --

@@ -136,7 +136,7 @@ comment on function pgq.declare_priority(text, int4) is 'Give a job queue one mo
 
 
 create or replace function pgq.set_job_config(i_queue_name text, i_name text, i_value text)
-returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.set_job_config(3)
 --
@@ -289,7 +289,7 @@ begin
         create or replace function pgq.%1$I(
             i_lane int2, i_lows xid8[], i_highs xid8[], i_txid xid8, i_id int8, i_n int4, i_lo int8, i_hi int8,
             out ids int8[], out txids xid8[], out keyed boolean)
-        returns record language plpgsql set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off
+        returns record language plpgsql set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off
         set enable_sort = off set enable_incremental_sort = off set enable_bitmapscan = off as $b$
         declare
             part       int8[];
@@ -379,7 +379,7 @@ begin
     execute format($f$
         create or replace function pgq.%1$I(i_ids int8[])
         returns setof pgq.job_template language plpgsql
-        set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $b$
+        set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $b$
         declare
             missing  int8[] := i_ids;
             part     pgq.job_template[];

@@ -70,7 +70,7 @@ comment on function pgq._require_fresh(text) is 'Refuse a snapshot that is older
 
 
 create or replace function pgq._key_heads(i_scopes text[], i_keys text[])
-returns table (scope text, key text, holder int8, job int8, free boolean) language plpgsql set enable_seqscan = off as $$
+returns table (scope text, key text, holder int8, job int8, free boolean) language plpgsql set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._key_heads(2)
 --
@@ -201,7 +201,7 @@ comment on function pgq._check_key(text) is 'Check an idempotency key';
 
 
 create or replace function pgq.once(i_scope text, i_key text, i_window interval default interval '1 day')
-returns boolean language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns boolean language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.once(3)
 --

@@ -122,7 +122,7 @@ comment on function pgq.enqueue(text, text, jsonb, int4, timestamptz, text, inte
 create or replace function pgq.enqueue_with(
     queue text, type text, payload jsonb, priority int4, run_at timestamptz, key text, key_window interval, options jsonb,
     out id bigint, out created boolean)
-returns record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.enqueue_with(8)
 --
@@ -245,7 +245,7 @@ comment on function pgq._append_jobs(pgq.queue, timestamptz, timestamptz[], pgq.
 
 
 create or replace function pgq.enqueue_many(queue text, jobs jsonb, out id bigint, out created boolean)
-returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.enqueue_many(2)
 --

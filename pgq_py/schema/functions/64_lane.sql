@@ -7,7 +7,7 @@
 -- that of transactions, those first that were running at base and are over at top.
 
 create or replace function pgq._lane_state(i_queue int4, i_lane int2)
-returns pgq.claim_ring language plpgsql set enable_seqscan = off set enable_sort = off set enable_bitmapscan = off as $$
+returns pgq.claim_ring language plpgsql set enable_seqscan = off set jit = off set enable_sort = off set enable_bitmapscan = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._lane_state(2)
 --

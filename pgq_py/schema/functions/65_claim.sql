@@ -110,7 +110,7 @@ comment on function pgq._claim_lane(pgq.queue, int2, text, boolean, int4, int8) 
 
 
 create or replace function pgq._has_tombstone(i_queue int4, i_id bigint)
-returns boolean language plpgsql set enable_seqscan = off as $$
+returns boolean language plpgsql set enable_seqscan = off set jit = off as $$
 -- Was the job cancelled before it was claimed? Asked under the lane's lock
 begin
     perform from pgq.claim_ring limit 0;  -- nothing is evacuated from here on
@@ -223,7 +223,7 @@ comment on function pgq._claim(pgq.queue, text, int4, boolean, int2, int8) is 'C
 create or replace function pgq.claim(
     i_queue_name text, i_worker text, i_n int4 default 1, i_idle boolean default true,
     out claim_id bigint, out token bigint, out job_ids bigint[])
-returns record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.claim(4)
 --
@@ -265,7 +265,7 @@ comment on function pgq.claim(text, text, int4, boolean) is
 
 
 create or replace function pgq.solo_waits(i_queue_name text)
-returns boolean language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns boolean language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.solo_waits(1)
 --

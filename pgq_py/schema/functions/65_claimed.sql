@@ -4,7 +4,7 @@
 -- finish yet (66_finish.sql), so that it may ask again at any time.
 
 create or replace function pgq._claim_of(i_claim_id bigint, out c pgq.claim_ring, out slot int4)
-returns record language plpgsql set enable_seqscan = off as $$
+returns record language plpgsql set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._claim_of(1)
 --
@@ -81,7 +81,7 @@ comment on function pgq._raise_claim_lost(bigint, text) is 'Raise that a claim i
 
 
 create or replace function pgq._finish_rows(i_claim_id bigint, i_slot int4)
-returns setof pgq.claim_ring language plpgsql set enable_seqscan = off as $$
+returns setof pgq.claim_ring language plpgsql set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._finish_rows(2)
 --
@@ -137,7 +137,7 @@ comment on function pgq._max_attempts(int4, text, jsonb) is 'How often a job may
 create or replace function pgq.claimed(
     in i_claim_id bigint, in i_token bigint, out job_id bigint, out type text, out payload text, out priority int4,
     out attempt int4, out max_attempts int4, out losses int4, out created_at timestamptz, out key text, out options jsonb)
-returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.claimed(2)
 --
@@ -185,7 +185,7 @@ comment on function pgq.claimed(bigint, bigint) is 'The unfinished jobs of a cla
 create or replace function pgq.take(
     in i_queue_name text, in i_worker text, in i_n int4 default 1, out claim_id bigint, out token bigint,
     out job_id bigint, out type text, out payload jsonb, out attempt int4)
-returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.take(3)
 --

@@ -37,7 +37,7 @@ comment on function pgq._bury_job(pgq.queue, pgq.job_template, text) is 'Make a 
 
 
 create or replace function pgq._cancel_asked(i_claim_id bigint, i_slot int4, i_id bigint)
-returns boolean language plpgsql set enable_seqscan = off as $$
+returns boolean language plpgsql set enable_seqscan = off set jit = off as $$
 -- Has somebody asked to cancel the job while it runs?
 begin
     case i_slot
@@ -53,7 +53,7 @@ comment on function pgq._cancel_asked(bigint, int4, bigint) is 'Has somebody ask
 create or replace function pgq.fail(
     i_claim_id bigint, i_token bigint, i_job_id bigint, i_error text,
     i_retry_in interval default null, i_retryable boolean default true)
-returns text language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns text language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.fail(6)
 --
@@ -124,7 +124,7 @@ comment on function pgq._due_in(interval) is 'When something is due that comes a
 
 
 create or replace function pgq.snooze(i_claim_id bigint, i_token bigint, i_job_id bigint, i_for interval)
-returns boolean language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns boolean language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.snooze(4)
 --
@@ -261,7 +261,7 @@ comment on function pgq._with_loss(pgq.job_template) is 'A job with one more wor
 
 
 create or replace function pgq.release(i_claim_id bigint, i_token bigint, i_job_ids bigint[] default null)
-returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.release(3)
 --

@@ -271,7 +271,7 @@ comment on function pgq._check_ids(pgq.claim_ring, bigint[]) is 'Check that jobs
 
 
 create or replace function pgq.complete(i_claim_id bigint, i_token bigint, i_job_ids bigint[] default null)
-returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.complete(3)
 --
@@ -359,7 +359,7 @@ comment on function pgq.complete_and_claim(bigint, bigint, text, text, int4) is
 create or replace function pgq.complete_and_claim_with(
     i_claim_id bigint, i_token bigint, i_queue_name text, i_worker text, i_n int4,
     out claim_id bigint, out token bigint, out job_ids bigint[])
-returns record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.complete_and_claim_with(5)
 --

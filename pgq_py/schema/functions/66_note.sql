@@ -4,7 +4,7 @@
 -- numbered by time: they finish nothing, and the newest counts.
 
 create or replace function pgq.extend(i_claim_id bigint, i_token bigint)
-returns timestamptz language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns timestamptz language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.extend(2)
 --
@@ -56,7 +56,7 @@ comment on function pgq._note(pgq.claim_ring, int4, bigint, "char", jsonb, times
 
 create or replace function pgq.progress(
     i_claim_id bigint, i_token bigint, i_job_id bigint, i_percent float8, i_stage text default null, i_data jsonb default null)
-returns void language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns void language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.progress(6)
 --
@@ -95,7 +95,7 @@ comment on function pgq.progress(bigint, bigint, bigint, float8, text, jsonb) is
 
 create or replace function pgq.set_result(
     i_claim_id bigint, i_token bigint, i_job_id bigint, i_result jsonb, i_retention interval default interval '1 hour')
-returns void language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns void language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.set_result(5)
 --

@@ -59,7 +59,7 @@ begin
         returns table (claim_id int8, token int8, job_id int8, type text, payload text, priority int4, attempt int4,
             max_attempts int4, losses int4, created_at timestamptz, key text, options jsonb)
         language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp
-        set enable_seqscan = off set plan_cache_mode = force_generic_plan as $b$
+        set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $b$
         #variable_conflict use_column
         declare
             alive   boolean;
@@ -176,7 +176,7 @@ comment on function pgq._generate_take(pgq.queue) is 'Generate the function that
 
 
 create or replace function pgq.taker_function(i_queue_name text)
-returns text language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns text language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.taker_function(1)
 --

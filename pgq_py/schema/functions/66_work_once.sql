@@ -30,7 +30,7 @@ begin
             i_claim_id int8, i_token int8, i_worker text, i_n int4, i_completes boolean, i_claims boolean,
             out stage int4, out claim_id int8, out token int8, out job_ids int8[])
         returns record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp
-        set enable_seqscan = off set enable_sort = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $b$
+        set enable_seqscan = off set jit = off set enable_sort = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $b$
         #variable_conflict use_column
         declare
             c       record;
@@ -203,7 +203,7 @@ comment on function pgq._generate_work_on(pgq.queue) is 'Generate the procedure 
 
 
 create or replace function pgq.worker_procedure(i_queue_name text)
-returns text language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns text language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.worker_procedure(1)
 --

@@ -16,7 +16,7 @@ comment on function pgq._append_beat(text) is 'Append a heartbeat';
 
 
 create or replace function pgq._last_beat(i_worker text)
-returns timestamptz language plpgsql set enable_seqscan = off as $$
+returns timestamptz language plpgsql set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._last_beat(1)
 --
@@ -34,7 +34,7 @@ comment on function pgq._last_beat(text) is 'When a worker was last heard of';
 create or replace function pgq.heartbeat(
     in i_worker text, in i_held bigint[] default null, in i_lease interval default interval '60 seconds',
     in i_info jsonb default '{}', out claim_id bigint, out job_id bigint)
-returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.heartbeat(4)
 --
@@ -102,7 +102,7 @@ comment on function pgq._require_work() is 'Refuse a caller who may not work any
 
 
 create or replace function pgq._open_claims_of(i_worker text)
-returns setof pgq.claim_ring language plpgsql set enable_seqscan = off as $$
+returns setof pgq.claim_ring language plpgsql set enable_seqscan = off set jit = off as $$
 -- Claims of a worker with heartbeats that are not closed
 begin
     perform from pgq.claim_ring limit 0;
@@ -117,7 +117,7 @@ comment on function pgq._open_claims_of(text) is 'Claims of a worker that are no
 
 
 create or replace function pgq._quiet_claims(i_late boolean)
-returns setof pgq.claim_ring language plpgsql set enable_seqscan = off as $$
+returns setof pgq.claim_ring language plpgsql set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._quiet_claims(1)
 --
@@ -209,7 +209,7 @@ comment on function pgq._is_to_be_watched() is 'Is there anything for recover() 
 
 
 create or replace function pgq.recover()
-returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.recover(0)
 --
@@ -284,7 +284,7 @@ comment on function pgq._bury_worker(text) is 'Declare a worker dead';
 
 
 create or replace function pgq.end_worker(i_worker text)
-returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.end_worker(1)
 --
@@ -331,7 +331,7 @@ comment on function pgq._live_beats(text) is 'Rows of a slot of the beat ring th
 
 
 create or replace function pgq.grant_work(i_queue_name text, i_role text)
-returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.grant_work(2)
 --
@@ -361,7 +361,7 @@ comment on function pgq.grant_work(text, text) is 'Let a role work the jobs of o
 
 
 create or replace function pgq.revoke_work(i_queue_name text, i_role text)
-returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.revoke_work(2)
 --

@@ -1,7 +1,7 @@
 -- Cancelling jobs, wherever they are; and replaying those that were given up.
 
 create or replace function pgq.cancel(in i_queue_name text, in i_job_ids bigint[], out job_id bigint, out outcome text)
-returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.cancel(2)
 --
@@ -171,7 +171,7 @@ comment on function pgq._replay_job(pgq.dead_ring) is 'Run a job that was given 
 
 
 create or replace function pgq.retry_jobs(i_queue_name text, i_job_ids bigint[])
-returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.retry_jobs(2)
 --

@@ -122,7 +122,7 @@ comment on function pgq._is_ahead(int4, bigint) is 'Is a job not claimed yet';
 
 
 create or replace function pgq._claim_with(j pgq.job_template, i_queue int4)
-returns pgq.claim_ring language plpgsql set enable_seqscan = off as $$
+returns pgq.claim_ring language plpgsql set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._claim_with(2)
 --
@@ -227,7 +227,7 @@ comment on function pgq._job_status(pgq.queue, bigint) is 'Status of a job';
 
 
 create or replace function pgq.get_job(i_queue_name text, i_job_id bigint)
-returns pgq.job_status language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns pgq.job_status language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.get_job(2)
 --
@@ -263,7 +263,7 @@ comment on function pgq._require_see_jobs(pgq.queue) is 'Refuse a caller who may
 
 
 create or replace function pgq.get_result(in i_queue_name text, in i_job_id bigint, out state text, out result jsonb, out error text)
-returns record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.get_result(2)
 --
@@ -351,7 +351,7 @@ comment on function pgq._pending_jobs_sql(text) is 'SELECT of the jobs ahead of 
 create or replace function pgq.jobs(
     i_queue_name text, i_state text default null, i_type text default null,
     i_limit int4 default 100, i_before bigint default null)
-returns setof pgq.job_status language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns setof pgq.job_status language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.jobs(5)
 --

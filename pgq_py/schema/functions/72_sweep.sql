@@ -5,7 +5,7 @@
 -- rows of the claim ring. Whatever is to react on finishes can stand on this.
 
 create or replace function pgq._last_sweep(i_queue int4)
-returns pgq.claim_ring language plpgsql set enable_seqscan = off as $$
+returns pgq.claim_ring language plpgsql set enable_seqscan = off set jit = off as $$
 -- Totals of a queue so far: data = {snapshot, claimed, completed, failed, ..}; null before the first
 declare
     s  pgq.claim_ring;
@@ -20,7 +20,7 @@ comment on function pgq._last_sweep(int4) is 'Totals of a queue so far';
 
 
 create or replace function pgq._new_finishes(i_queue int4, i_last pg_snapshot, i_now pg_snapshot)
-returns setof pgq.claim_ring language plpgsql set enable_seqscan = off as $$
+returns setof pgq.claim_ring language plpgsql set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._new_finishes(3)
 --
@@ -76,7 +76,7 @@ comment on function pgq._sweep(int4) is 'Add what has been finished to the total
 
 
 create or replace function pgq.maint_sweep_jobs(i_queue_name text)
-returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.maint_sweep_jobs(1)
 --
@@ -187,7 +187,7 @@ create or replace function pgq.get_job_stats(
     in i_queue_name text default null, out queue_name text, out pending bigint, out pending_exact boolean, out scheduled bigint,
     out retrying bigint, out running bigint, out completed bigint, out failed bigint, out cancelled bigint,
     out retried bigint, out lost bigint, out dead bigint, out oldest_pending interval)
-returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.get_job_stats(1)
 --
@@ -213,7 +213,7 @@ comment on function pgq.get_job_stats(text) is 'Counts per job queue: what waits
 create or replace function pgq.get_worker_info(
     out worker text, out state text, out started_at timestamptz, out last_beat timestamptz, out ended_at timestamptz,
     out lease interval, out claims bigint, out jobs bigint, out info jsonb)
-returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.get_worker_info(0)
 --

@@ -7,7 +7,7 @@ create or replace function pgq.set_schedule(
     i_name text, i_queue_name text, i_type text, i_cron text, i_tz text default 'UTC', i_payload jsonb default '{}',
     i_priority int4 default null, i_options jsonb default '{}', i_catch_up text default 'latest',
     i_max_catch_up int4 default 100, i_enabled boolean default true)
-returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.set_schedule(11)
 --
@@ -59,7 +59,7 @@ comment on function pgq.set_schedule(text, text, text, text, text, jsonb, int4, 
 
 
 create or replace function pgq.drop_schedule(i_name text)
-returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.drop_schedule(1)
 --
@@ -92,7 +92,7 @@ comment on function pgq._last_due(pgq.schedule) is 'When a schedule was last due
 create or replace function pgq.get_schedules(
     in i_name text default null, out schedule_name text, out queue_name text, out type text, out payload jsonb, out cron text, out tz text,
     out catch_up text, out max_catch_up int4, out enabled boolean, out last_due timestamptz, out now timestamptz)
-returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.get_schedules(1)
 --
@@ -114,7 +114,7 @@ comment on function pgq.get_schedules(text) is 'Recurring jobs, with the time up
 
 
 create or replace function pgq.fire_schedule(i_name text, i_due timestamptz, i_enqueue boolean default true, i_force boolean default false)
-returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.fire_schedule(4)
 --

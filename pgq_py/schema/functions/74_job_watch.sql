@@ -66,7 +66,7 @@ comment on function pgq._has_new_finishes(int4) is 'Has a job been finished sinc
 
 create or replace function pgq.get_lane_info(
     in i_queue_name text default null, out queue_name text, out priority int4, out next_job bigint, out waiting interval, out last_claim timestamptz)
-returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.get_lane_info(1)
 --

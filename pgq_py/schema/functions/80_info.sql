@@ -13,7 +13,7 @@ create or replace function pgq.get_queue_info(
     out queue_ticker_idle_period interval, out ticker_lag interval, out ev_per_sec float8, out ev_new bigint,
     out last_tick_id bigint)
 returns setof record language plpgsql security definer
-set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off as $$
+set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq.get_queue_info(1)
 --

@@ -23,7 +23,7 @@ comment on function pgq._live_dones(text) is 'Rows of a slot of the ring of mark
 
 
 create or replace function pgq_ext._newest(i_consumer int4, i_what text)
-returns pgq.done_ring language plpgsql set enable_seqscan = off as $$
+returns pgq.done_ring language plpgsql set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq_ext._newest(2)
 --
@@ -60,7 +60,7 @@ comment on function pgq_ext._newest(int4, text) is 'Newest mark of a consumer an
 
 
 create or replace function pgq_ext._marked(d pgq.done_ring, i_event bigint)
-returns boolean language plpgsql set enable_seqscan = off as $$
+returns boolean language plpgsql set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq_ext._marked(2)
 --
