@@ -15,6 +15,7 @@ __all__ = ["SHORT"]
 
 _FEW: Final = ("pgq-py", "pgq-py-jobs", "pgq-py-jobs-sql", "pgq", "pgque", "pgmq", "oban")
 """For what takes some seconds of each peer, however short it is made."""
+_BLOAT: Final = tuple(name for name in _FEW if name != "pgq-py-jobs-sql")
 _QUICK: Final = (*_FEW, "pgqueuer-asyncpg", "pgmq-notify", "skip-locked")
 
 
@@ -25,7 +26,7 @@ def _narrow(request: Request, peers: Sequence[str]) -> Request:
 
 def _produce(given: argparse.Namespace, request: Request) -> Outcome:
     del given
-    return produce.run(produce.Parameters(30_000, 3_000, 100, rounds=3), request)
+    return produce.run(produce.Parameters(30_000, 3_000, 100, rounds=2), request)
 
 
 def _consume(given: argparse.Namespace, request: Request) -> Outcome:
@@ -55,7 +56,7 @@ def _wal(given: argparse.Namespace, request: Request) -> Outcome:
 
 def _bloat(given: argparse.Namespace, request: Request) -> Outcome:
     del given
-    return bloat.run(bloat.Parameters(200, 2, 9, 4, ("idle snapshot",)), _narrow(request, _FEW))
+    return bloat.run(bloat.Parameters(200, 2, 8, 4, ("idle snapshot",)), _narrow(request, _BLOAT))
 
 
 def _scale(given: argparse.Namespace, request: Request) -> Outcome:

@@ -1,4 +1,4 @@
-"""`pgq bench latency | idle | armed | delay | jobs`: what only running processes show.
+"""`pgq bench latency | idle | armed | delay | jobs | loop`: what only running processes show.
 
 Importing this adds them to `pgq bench`.
 """
@@ -14,6 +14,7 @@ from pgq_py.bench.armed import ArmedParameters, run_armed
 from pgq_py.bench.delay import DelayParameters, run_delay
 from pgq_py.bench.jobs import JobsParameters, run_jobs
 from pgq_py.bench.latency import LatencyParameters, run_latency
+from pgq_py.bench.loop import LoopParameters, run_loop
 from pgq_py.bench.quiet import QuietParameters, run_quiet
 from pgq_py.cli._options import Json
 from pgq_py.cli.bench import Dsn, Rounds, app, progress_bars, show_result
@@ -96,6 +97,21 @@ def delay(  # noqa: PLR0917 - typer calls it by name
     parameters = DelayParameters(rate, nack_rate, seconds, pin_xmin, bounds=bounds)
     with progress_bars() as progress:
         result = run_delay(parameters, dsn=dsn, progress=progress)
+    show_result(result, as_json=json)
+
+
+@app.command()
+def loop(  # noqa: PLR0917
+    clients: Annotated[int, typer.Option(min=1, max=32, help="Sessions that work at the same time.")] = 8,
+    seconds: Annotated[int, typer.Option(min=1, help="How long each round takes.")] = 4,
+    rounds: Rounds = 3,
+    bounds: Bounds = True,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """How many jobs does a loop of plain SQL get done, beside the usual table of jobs?"""
+    with progress_bars() as progress:
+        result = run_loop(LoopParameters(clients, seconds, rounds, bounds=bounds), dsn=dsn, progress=progress)
     show_result(result, as_json=json)
 
 

@@ -19,6 +19,7 @@ from pgq_py.bench.delay import DelayParameters, run_delay
 from pgq_py.bench.histogram import Percentiles
 from pgq_py.bench.latency import SCENARIOS, LatencyParameters, Scenario, run_latency, seconds_until_back
 from pgq_py.bench.live import Processes
+from pgq_py.bench.loop import LoopParameters, run_loop
 from pgq_py.bench.quiet import QuietParameters, processor_seconds, run_quiet
 from pgq_py.cli import bench_live
 from pgq_py.errors import PgqError
@@ -73,6 +74,20 @@ def test_armed(pg: Cluster) -> None:
     assert found.measured == found.bound > 0
     assert share.measured == ratios["expired / disarmed"].median
     assert as_json(result)["parameters"]["clients"] == 4
+    assert databases(pg) == []
+
+
+@pytest.mark.newest
+@pytest.mark.slow
+def test_loop(pg: Cluster) -> None:
+    result = run_loop(LoopParameters(4, 1, 1, (1, 10), bounds=False), dsn=pg.server.dsn())
+    assert [str(promise) for promise in result.promises if not promise.kept] == []
+    ways = [f"{way}, n = {n}" for n in (1, 10) for way in ("procedure", "function", "table")]
+    assert list(result.jobs_per_second) == ways
+    assert all(spread.low > 0 for spread in result.jobs_per_second.values())
+    assert result.promises[-1].measured == result.promises[-1].bound > 0
+    found = as_json(result)
+    assert set(found["ratios"]) == {f"{way} / table, n = {n}" for n in (1, 10) for way in ("procedure", "function")}
     assert databases(pg) == []
 
 
