@@ -25,7 +25,12 @@ __all__ = ["boundary", "complain"]
 def boundary() -> Iterator[None]:
     """Turn an expected error that leaves the block into its message and SystemExit with its status."""
     try:
-        yield
+        try:
+            yield
+        finally:
+            # here, and of the true stdout: the interpreter would do it at its exit, and has no better answer than 120
+            if sys.__stdout__ is not None:
+                sys.__stdout__.flush()
     except PgqError as exc:
         complain(exc.message, exc.advice)
         sys.exit(exc.exit_code)

@@ -165,7 +165,7 @@ def test_a_signal_ends_it(pgq: PgQ, db: Database, number: signal.Signals) -> Non
         started = time.monotonic()
         process.send_signal(number)
         assert process.wait(5) == 0
-        assert time.monotonic() - started < 1
+        assert time.monotonic() - started < 3  # not the 5 s of its longest sleep, on a machine at work
     finally:
         process.kill()
         process.wait()

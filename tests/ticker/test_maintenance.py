@@ -41,7 +41,7 @@ def test_an_idle_queue_ends_up_with_empty_slots(pgq: PgQ, db: Database) -> None:
         return bool(db.value("select sum(pg_relation_size(oid)) = 0 from pg_class where relname ~ '^event_1_[0-9]+$'"))
 
     with running_ticker(db.dsn, tick_interval=0.01, maintenance_interval=0.05):
-        wait_until(is_empty)
+        wait_until(is_empty, 30)
     assert db.value("select count(*) from pgq.event_1") == 0
 
 
