@@ -170,16 +170,20 @@ returns pgq.claim_ring language plpgsql as $$
 --         worked without a ticker. When none seems to be alive, that comes first, or urgent
 --         jobs would wait until all others are done.
 --      5. What ticks up to now bring to a lane never changes: a claim that found nothing
---         above its lane spares the next one that look, until there is a new tick.
+--         above its lane spares the next one that look, until there is a new tick. So a
+--         look at a lane that may have something is put off until the first one is met
+--         that has: the last claim of that one may say that there is nothing.
 --
 -- Parameters:
---      i_last_lane, i_last_seen  - of an earlier claim, see 5; or null. A lane above 0
+--      i_last_lane, i_last_seen  - of an earlier claim of the caller, see 5; or null. A lane above 0
 -- ----------------------------------------------------------------------
 declare
     beats   boolean := i_worker is not null and pgq._worker_beats(i_worker);
     newest  pgq.tick_ring := pgq._newest_tick(q.queue_id);
     below   int4 := 32001;
-    l       int2;
+    lanes   int2[];
+    next    int4;
+    likely  pgq.claim_ring[];
     c       pgq.claim_ring;
 begin
     if newest.tick_time < clock_timestamp() - interval '250 ms'
@@ -197,19 +201,31 @@ begin
         end if;
     end if;
     for round in 1 .. 2 loop
-        for l in select lane from pgq.lane
-                 where queue_id = q.queue_id and (lane between 1 and below - 1 or (lane = 0 and i_idle and below = 32001))
-                 order by lane = 0 desc, lane desc
-        loop
-            c := pgq._lane_state(q.queue_id, l);
-            continue when c.exhausted and (c.top_tick >= newest.tick_id
-                                           or (pgq._next_in_lane(q, c, newest, 1)).claim_id is null);
-            perform from pgq.lane where queue_id = q.queue_id and lane = l for update;
-            below := l;
-            c := pgq._claim_lane(q, l, i_worker, beats, i_n, case when i_idle then newest.tick_id end);
-            if c.claim_id is not null then
-                return c;
-            end if;
+        lanes := array(select lane from pgq.lane
+                       where queue_id = q.queue_id and (lane between 1 and below - 1 or (lane = 0 and i_idle and below = 32001))
+                       order by lane = 0 desc, lane desc);
+        next := 1;
+        while next <= cardinality(lanes) loop
+            likely := '{}';
+            for i in next .. cardinality(lanes) loop
+                next := i + 1;
+                c := pgq._lane_state(q.queue_id, lanes[i]);
+                continue when c.exhausted and c.top_tick >= newest.tick_id;
+                if i_idle and not c.exhausted and c.seen = newest.tick_id then
+                    likely := '{}';
+                end if;
+                likely := likely || c;
+                exit when not c.exhausted;
+            end loop;
+            foreach c in array likely loop
+                continue when c.exhausted and (pgq._next_in_lane(q, c, newest, 1)).claim_id is null;
+                perform from pgq.lane where queue_id = q.queue_id and lane = c.lane for update;
+                below := c.lane;
+                c := pgq._claim_lane(q, c.lane, i_worker, beats, i_n, case when i_idle then newest.tick_id end);
+                if c.claim_id is not null then
+                    return c;
+                end if;
+            end loop;
         end loop;
         exit when below < 32001 or pgq._tick_if_due(q, true) is null;
         newest := pgq._newest_tick(q.queue_id);
