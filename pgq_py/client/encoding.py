@@ -102,10 +102,11 @@ def event_columns(  # noqa: PLR0917 - they are columns, in their order
     return (
         plain_text(event_type, "type"),
         data_text(data),
-        plain_text(extra1, "extra1"),
-        plain_text(extra2, "extra2"),
-        plain_text(extra3, "extra3"),
-        plain_text(extra4, "extra4"),
+        # mostly there are none, and a call for nothing is a tenth of what a send costs in a pipeline
+        None if extra1 is None else plain_text(extra1, "extra1"),
+        None if extra2 is None else plain_text(extra2, "extra2"),
+        None if extra3 is None else plain_text(extra3, "extra3"),
+        None if extra4 is None else plain_text(extra4, "extra4"),
     )
 
 

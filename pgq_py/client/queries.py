@@ -19,6 +19,9 @@ PRODUCER_FUNCTION: Final = "select pgq.producer_function(%s)"
 PRODUCE: Final = SQL("select pgq.{}(%s, %s, %s, %s, %s, %s)")
 """One event through that function (template: its name): type, data, four extras; returns the event id."""
 
+PRODUCE_PLAIN: Final = SQL("select pgq.{}(%s, %s, null, null, null, null)")
+"""The same without extras, which most events do not have: each parameter takes its time in a pipeline."""
+
 CURRENT_EVENT_TABLE: Final = "select pgq.current_event_table(%s)"
 """The slot that takes a queue's events now, as 'schema.table'."""
 

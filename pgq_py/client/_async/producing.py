@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from psycopg import AsyncConnection, AsyncCursor
 from psycopg.sql import Identifier
@@ -36,6 +36,12 @@ BLOCK_ROWS = 256
 """Rows rendered at a time: enough for string operations per block, few enough to keep the server busy meanwhile."""
 
 
+_Statements: TypeAlias = tuple[str, str]
+"""For an event without extras, and with some."""
+
+_NO_EXTRAS = (None, None, None, None)
+
+
 class _StaleProducer(QueueNotFound):
     """The queue's function is gone: the queue was dropped, or dropped and created anew."""
 
@@ -45,7 +51,7 @@ class AsyncProducing(AsyncDelaying):
 
     def __init__(self, dsn: str | None = None, *, settings: Settings | None = None) -> None:
         super().__init__(dsn, settings=settings)
-        self._producers: dict[tuple[bytes, bytes, bytes, str], str] = {}
+        self._producers: dict[tuple[bytes, bytes, bytes, str], _Statements] = {}
 
     async def send(
         self,
@@ -132,20 +138,21 @@ class AsyncProducing(AsyncDelaying):
                 await pipeline.sync()
 
     async def _produce(self, conn: AsyncConnection[Any], queue: str, row: Row) -> EventId:
-        statement = await self._producer(conn, queue)
+        call = _call(await self._producer(conn, queue), row)
         try:
-            return EventId(await calls.value(conn, statement, row))
+            return EventId(await calls.value(conn, *call))
         except SchemaOutdated as exc:
             raise self._forget(conn, queue) from exc
 
-    async def _producer(self, conn: AsyncConnection[Any], queue: str) -> str:
-        """The statement that sends to this queue in this connection's database."""
+    async def _producer(self, conn: AsyncConnection[Any], queue: str) -> _Statements:
+        """The statements that send to this queue in this connection's database."""
         key = (conn.pgconn.host, conn.pgconn.port, conn.pgconn.db, queue)
-        statement = self._producers.get(key)
-        if statement is None:
-            function = await calls.value(conn, queries.PRODUCER_FUNCTION, [check_name(queue, "queue")])
-            statement = self._producers[key] = queries.PRODUCE.format(Identifier(function)).as_string(conn)
-        return statement
+        statements = self._producers.get(key)
+        if statements is None:
+            function = Identifier(await calls.value(conn, queries.PRODUCER_FUNCTION, [check_name(queue, "queue")]))
+            plain, full = (query.format(function).as_string(conn) for query in (queries.PRODUCE_PLAIN, queries.PRODUCE))
+            statements = self._producers[key] = plain, full
+        return statements
 
     def _forget(self, conn: AsyncConnection[Any], queue: str) -> _StaleProducer:
         self._producers.pop((conn.pgconn.host, conn.pgconn.port, conn.pgconn.db, queue), None)
@@ -159,6 +166,7 @@ class AsyncPipeline:
         self.conn = conn
         self._producing = producing
         self._cursor = AsyncCursor(conn)
+        self._statements: dict[str, _Statements] = {}
 
     async def send(
         self,
@@ -173,6 +181,14 @@ class AsyncPipeline:
     ) -> None:
         """As `send` of the client, but for the id."""
         row = event_columns(type, data, extra1, extra2, extra3, extra4)
-        statement = await self._producing._producer(self.conn, queue)
+        statements = self._statements.get(queue)
+        if statements is None:
+            statements = self._statements[queue] = await self._producing._producer(self.conn, queue)
         with translate():
-            await self._cursor.execute(statement, row)
+            await self._cursor.execute(*_call(statements, row))
+
+
+def _call(statements: _Statements, row: Row) -> tuple[str, Row | tuple[str | None, str | None]]:
+    """The statement that sends this event, and its parameters."""
+    plain, full = statements
+    return (plain, row[:2]) if row[2:] == _NO_EXTRAS else (full, row)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from psycopg import Connection, Cursor
 from psycopg.sql import Identifier
@@ -37,6 +37,12 @@ BLOCK_ROWS = 256
 """Rows rendered at a time: enough for string operations per block, few enough to keep the server busy meanwhile."""
 
 
+_Statements: TypeAlias = tuple[str, str]
+"""For an event without extras, and with some."""
+
+_NO_EXTRAS = (None, None, None, None)
+
+
 class _StaleProducer(QueueNotFound):
     """The queue's function is gone: the queue was dropped, or dropped and created anew."""
 
@@ -46,7 +52,7 @@ class Producing(Delaying):
 
     def __init__(self, dsn: str | None = None, *, settings: Settings | None = None) -> None:
         super().__init__(dsn, settings=settings)
-        self._producers: dict[tuple[bytes, bytes, bytes, str], str] = {}
+        self._producers: dict[tuple[bytes, bytes, bytes, str], _Statements] = {}
 
     def send(
         self,
@@ -133,20 +139,21 @@ class Producing(Delaying):
                 pipeline.sync()
 
     def _produce(self, conn: Connection[Any], queue: str, row: Row) -> EventId:
-        statement = self._producer(conn, queue)
+        call = _call(self._producer(conn, queue), row)
         try:
-            return EventId(calls.value(conn, statement, row))
+            return EventId(calls.value(conn, *call))
         except SchemaOutdated as exc:
             raise self._forget(conn, queue) from exc
 
-    def _producer(self, conn: Connection[Any], queue: str) -> str:
-        """The statement that sends to this queue in this connection's database."""
+    def _producer(self, conn: Connection[Any], queue: str) -> _Statements:
+        """The statements that send to this queue in this connection's database."""
         key = (conn.pgconn.host, conn.pgconn.port, conn.pgconn.db, queue)
-        statement = self._producers.get(key)
-        if statement is None:
-            function = calls.value(conn, queries.PRODUCER_FUNCTION, [check_name(queue, "queue")])
-            statement = self._producers[key] = queries.PRODUCE.format(Identifier(function)).as_string(conn)
-        return statement
+        statements = self._producers.get(key)
+        if statements is None:
+            function = Identifier(calls.value(conn, queries.PRODUCER_FUNCTION, [check_name(queue, "queue")]))
+            plain, full = (query.format(function).as_string(conn) for query in (queries.PRODUCE_PLAIN, queries.PRODUCE))
+            statements = self._producers[key] = plain, full
+        return statements
 
     def _forget(self, conn: Connection[Any], queue: str) -> _StaleProducer:
         self._producers.pop((conn.pgconn.host, conn.pgconn.port, conn.pgconn.db, queue), None)
@@ -160,6 +167,7 @@ class Pipeline:
         self.conn = conn
         self._producing = producing
         self._cursor = Cursor(conn)
+        self._statements: dict[str, _Statements] = {}
 
     def send(
         self,
@@ -174,6 +182,14 @@ class Pipeline:
     ) -> None:
         """As `send` of the client, but for the id."""
         row = event_columns(type, data, extra1, extra2, extra3, extra4)
-        statement = self._producing._producer(self.conn, queue)
+        statements = self._statements.get(queue)
+        if statements is None:
+            statements = self._statements[queue] = self._producing._producer(self.conn, queue)
         with translate():
-            self._cursor.execute(statement, row)
+            self._cursor.execute(*_call(statements, row))
+
+
+def _call(statements: _Statements, row: Row) -> tuple[str, Row | tuple[str | None, str | None]]:
+    """The statement that sends this event, and its parameters."""
+    plain, full = statements
+    return (plain, row[:2]) if row[2:] == _NO_EXTRAS else (full, row)

@@ -172,7 +172,8 @@ class Subscription:
                 self._short = self._left < self._ask
             events = self._rows.fetchmany(CHUNK_ROWS)
         self._left -= len(events)
-        self._ask = rows_to_ask(events)
+        if not self._left:
+            self._ask = rows_to_ask(events)
         return events
 
     @property
