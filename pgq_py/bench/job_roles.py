@@ -37,7 +37,7 @@ def padded(due: float, size: int) -> str:
 
 
 def work(way: str, batch: int, pause: float) -> dict[str, Any]:
-    """Claim and complete; when there is nothing, look again after `pause` seconds."""
+    """Claim and complete; when there is not (or no longer) a whole batch, look again after `pause` seconds."""
     chosen, name = WAYS[way], f"bench:{os.getpid()}"
     stop = threading.Event()
     threading.Thread(target=_await_line, args=(stop,), daemon=True).start()
@@ -53,7 +53,7 @@ def work(way: str, batch: int, pause: float) -> dict[str, Any]:
                 done += _complete(conn, chosen, taken)
             elif last:
                 return {"done": done, "claims": claims}
-            else:
+            if taken is None or len(taken[2]) < batch:
                 time.sleep(pause)
 
 

@@ -41,7 +41,7 @@ _SETTLE: Final = 20.0
 @dataclass(frozen=True, slots=True)
 class JobsParameters:
     """`rate` jobs a second for `seconds`, with `payload_bytes` each, for `workers` processes that claim up to `batch`
-    at a time and look again after `pause` seconds when there is nothing."""
+    at a time, and look again after `pause` seconds when there was no whole batch."""
 
     rate: float = 800.0
     seconds: float = 60.0

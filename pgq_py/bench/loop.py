@@ -177,7 +177,9 @@ class _Loop:
             command += [f"--time={self._parameters.seconds}", "--define=c=0", "--define=t=0"]
             done = subprocess.run(command, env=self._environment(), capture_output=True, text=True, check=False)
         if done.returncode:
-            raise PgqError("pgbench failed", advice=done.stderr[-2000:])
+            # a claim of nothing leaves its script without numbers, which is a syntax error to it
+            advice = f"If it ran out of jobs, measure for fewer seconds. It said: {done.stderr[-2000:]}"
+            raise PgqError("pgbench failed", advice=advice)
 
     def _environment(self) -> dict[str, str]:
         names = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "dbname": "PGDATABASE", "password": "PGPASSWORD"}

@@ -1,4 +1,4 @@
-"""`pgq bench latency | idle | armed | delay | jobs | loop`: what only running processes show.
+"""`pgq bench latency | idle | armed | delay | jobs | loop | backlog`: what only running processes show.
 
 Importing this adds them to `pgq bench`.
 """
@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from pgq_py.bench.armed import ArmedParameters, run_armed
+from pgq_py.bench.backlog import BacklogParameters, run_backlog
 from pgq_py.bench.delay import DelayParameters, run_delay
 from pgq_py.bench.jobs import JobsParameters, run_jobs
 from pgq_py.bench.latency import LatencyParameters, run_latency
@@ -112,6 +113,20 @@ def loop(  # noqa: PLR0917
     """How many jobs does a loop of plain SQL get done, beside the usual table of jobs?"""
     with progress_bars() as progress:
         result = run_loop(LoopParameters(clients, seconds, rounds, bounds=bounds), dsn=dsn, progress=progress)
+    show_result(result, as_json=json)
+
+
+@app.command()
+def backlog(
+    pending: Annotated[int, typer.Option(min=10_000, help="Jobs that wait in the deep queue.")] = 10_000_000,
+    turns: Annotated[int, typer.Option(min=1, max=1000, help="Claims of each size, from either queue.")] = 100,
+    bounds: Bounds = True,
+    dsn: Dsn = None,
+    json: Json = False,
+) -> None:
+    """Does a claim, or the status of a job, become slower with what waits? Ten million jobs take minutes to enqueue."""
+    with progress_bars() as progress:
+        result = run_backlog(BacklogParameters(pending, turns, bounds=bounds), dsn=dsn, progress=progress)
     show_result(result, as_json=json)
 
 

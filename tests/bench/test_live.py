@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from pgq_py.bench import latency
 from pgq_py.bench.armed import ArmedParameters, run_armed
+from pgq_py.bench.backlog import BacklogParameters, run_backlog
 from pgq_py.bench.delay import DelayParameters, run_delay
 from pgq_py.bench.histogram import Percentiles
 from pgq_py.bench.latency import SCENARIOS, LatencyParameters, Scenario, run_latency, seconds_until_back
@@ -88,6 +89,18 @@ def test_loop(pg: Cluster) -> None:
     assert result.promises[-1].measured == result.promises[-1].bound > 0
     found = as_json(result)
     assert set(found["ratios"]) == {f"{way} / table, n = {n}" for n in (1, 10) for way in ("procedure", "function")}
+    assert databases(pg) == []
+
+
+@pytest.mark.newest
+@pytest.mark.slow
+def test_backlog(pg: Cluster) -> None:
+    result = run_backlog(BacklogParameters(20_000, 5, (1, 10), looks=20, bounds=False), dsn=pg.server.dsn())
+    assert [(promise.measured, promise.bound) for promise in result.promises] == [(2 * 5 * 11, 2 * 5 * 11)]
+    assert list(result.claim_ms) == ["deep, n = 1", "shallow, n = 1", "deep, n = 10", "shallow, n = 10"]
+    assert all(len(spread.runs) == 5 and spread.low > 0 for spread in result.claim_ms.values())
+    assert result.status.count == 20
+    assert set(as_json(result)["ratios"]) == {"deep / shallow, n = 1", "deep / shallow, n = 10"}
     assert databases(pg) == []
 
 
