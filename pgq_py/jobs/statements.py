@@ -29,21 +29,17 @@ __all__ = [
     "TAKER_FUNCTION",
 ]
 
-CLAIM: Final = (
-    "begin isolation level read committed; set local synchronous_commit = off; "
-    "select claim_id, token from pgq.claim(%s, %s, %s, %s); commit"
-)
-"""Queue, worker, how many, idle: a claim, or nulls. Four statements in one round trip, sent as text. The
-commit does not wait for the disk: a crash of the server may take claims of the last moments along, and their jobs run
-again. The tokens tell the runs apart, and only one of them completes."""
+CLAIM: Final = "select claim_id, token from set_config('synchronous_commit', 'off', true), pgq.claim(%s, %s, %s, %s)"
+"""Queue, worker, how many, idle: a claim, or nulls. The commit does not wait for the disk: a crash of the server may
+take claims of the last moments along, and their jobs run again. The tokens tell the runs apart, and only one of them
+completes."""
 
 TAKER_FUNCTION: Final = "select pgq.taker_function(%s)"
 """Queue: name of its own function for a worker that has nothing in hand."""
 
 TAKE: Final = (
-    "begin isolation level read committed; set local synchronous_commit = off; "
     "select claim_id, token, job_id, type, payload, priority, attempt, max_attempts, losses, created_at, key, "
-    "case when options <> '{{}}' then options end from pgq.{}(%s, %s); commit"
+    "case when options <> '{{}}' then options end from set_config('synchronous_commit', 'off', true), pgq.{}(%s, %s)"
 )
 """That function: worker, how many. A claim with its jobs in the columns of ClaimedJob, or the claim alone in one row;
 no row when nothing waits. As CLAIM in all else."""

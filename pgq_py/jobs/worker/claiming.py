@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import psycopg
-from psycopg import AsyncClientCursor, AsyncConnection, AsyncCursor
-from psycopg.pq import TransactionStatus
+from psycopg import AsyncConnection, AsyncCursor, IsolationLevel
 from psycopg.rows import tuple_row
 from psycopg.sql import SQL, Identifier
 
@@ -24,7 +24,7 @@ from pgq_py.client._async.connections import connect_until_async
 from pgq_py.client.acompat import AsyncStop
 from pgq_py.client.connecting import is_pooled
 from pgq_py.client.listening import Notices
-from pgq_py.errors import PgqError, QueueNotFound, SchemaOutdated, translate
+from pgq_py.errors import QueueNotFound, SchemaOutdated, translate
 from pgq_py.jobs import statements
 from pgq_py.jobs.context import ClaimedJob
 from pgq_py.jobs.worker.bell import Bell
@@ -69,7 +69,7 @@ class Claiming:
 
     async def claim(self, queue: str, worker: str, n: int) -> tuple[int, int] | None:
         """Number and token of a claim for a worker that has jobs in hand, None when nothing waits."""
-        found = await self._short_transaction(statements.CLAIM, [queue, worker, n, False])
+        found = await self._lightly(statements.CLAIM, [queue, worker, n, False])
         return (found[0][0], found[0][1]) if found and found[0][0] is not None else None
 
     async def take(self, queue: str, worker: str, n: int) -> tuple[tuple[int, int], list[ClaimedJob] | None] | None:
@@ -82,7 +82,7 @@ class Claiming:
             function = await calls.value(self._connection, statements.TAKER_FUNCTION, [queue])
             statement = self._takers[queue] = SQL(statements.TAKE).format(Identifier(function)).as_string(self._conn)
         try:
-            found = await self._short_transaction(statement, [worker, n])
+            found = await self._lightly(statement, [worker, n])
         except SchemaOutdated as exc:
             self._takers.clear()
             raise QueueNotFound(f"queue {queue!r} was dropped, or created anew") from exc
@@ -91,20 +91,17 @@ class Claiming:
         claim_id, token, job_id, *_ = found[0]
         return (claim_id, token), None if job_id is None else [_job(row[2:]) for row in found]
 
-    async def _short_transaction(self, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Run four statements in one round trip, of which the third has the answer."""
+    async def _lightly(self, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """Run a claim, READ COMMITTED: behind a pooler the session is not ours, nor is its default."""
         conn = self._connection
-        try:
-            with translate():
-                async with AsyncClientCursor(conn, row_factory=tuple_row) as cursor:
-                    await cursor.execute(statement.encode(), parameters)
-                    cursor.nextset()
-                    cursor.nextset()
-                    return await cursor.fetchall()
-        except (PgqError, psycopg.Error):
-            if not conn.closed and conn.info.transaction_status != TransactionStatus.IDLE:
-                await conn.rollback()
-            raise
+        async with AsyncExitStack() as stack:
+            if self.pooled:
+                await conn.set_isolation_level(IsolationLevel.READ_COMMITTED)
+                await stack.enter_async_context(calls.transaction(conn))
+            stack.enter_context(translate())
+            cursor = await stack.enter_async_context(AsyncCursor(conn, row_factory=tuple_row))
+            await cursor.execute(statement.encode(), parameters, binary=True)
+            return await cursor.fetchall()
 
     async def jobs(self, claim_id: int, token: int) -> list[ClaimedJob]:
         """The unfinished jobs of a claim."""

@@ -168,6 +168,8 @@ class Feeding:
             return False
         claim, jobs = found
         self._took(claim, share, jobs if jobs is not None else await self._fetch(claim))
+        # what was waited for begins now, not when the next claim has been sent
+        await asyncio.sleep(0)
         return True
 
     async def _ask(self, share: Share, n: int, *, idle: bool) -> tuple[Claim, list[ClaimedJob] | None] | None:
