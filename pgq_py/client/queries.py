@@ -75,9 +75,16 @@ OPEN_BATCH: Final = "select * from pgq.{}(%s, %s, %s, %s)"
 ids were drawn). Events of the open batch, else of the next one, in the columns of `Event`, and the batch in the last
 row; no row when none waits."""
 
-OPEN_BATCH_LIGHTLY: Final = "select e.* from set_config('synchronous_commit', 'off', true), pgq.{}(%s, %s, %s, %s) e"
-"""The same without waiting for the disk. After a crash of the server the batch was never opened, and an id may be given
-out again: only for who forgets the batch when the connection is lost."""
+PEEK_BATCH: Final = "select e.* from set_config('synchronous_commit', 'off', true), pgq.{}(%s, %s, %s, %s, true) e"
+"""The same without waiting for the disk, and a batch of few events is not opened: its id is negative. After a crash of
+the server its last tick may be gone, and another have its id: only for who forgets the batch when the connection is
+lost."""
+
+ACK_PEEKED: Final = "select pgq.ack_peeked(%s, %s, %s, %s)"
+"""Queue, consumer, negative id of a batch, its last tick: 1, it is finished."""
+
+OPEN_PEEKED: Final = "select pgq.open_peeked(%s, %s, %s, %s)"
+"""The same: id of the batch, which is open now."""
 
 BATCH_EVENT_SQL: Final = (
     "select pgq.batch_event_sql(%s), set_config('cursor_tuple_fraction', '1', true), "

@@ -100,18 +100,24 @@ def open_in_parts(conn: Conn, name: str) -> int:
 def open_with_events(conn: Conn, name: str) -> int:
     """The queue's own function, which may tick first; its events, if they are few, else the batch read in SQL."""
     row = conn.execute("select pgq.opener_function(%s)", (QUEUE,)).fetchone()
-    call = f"select * from pgq.{row[0] if row else ''}(%s, %s, %s, %s)".encode()
+    call = f"select * from pgq.{row[0] if row else ''}(%s, %s, %s, %s, %s)".encode()
     numbers = random.choice((1, 50, 10000)), random.choice((1, 20, 500)), random.choice((True, None, False))
-    found = conn.execute(call, (name, *numbers)).fetchall()
+    found = conn.execute(call, (name, *numbers, random.choice((True, False)))).fetchall()
     if not found:
         return 0
     *rows, info = found
     with conn.transaction():
-        events = [(row[9], row[14]) for row in rows]
+        events, batch = [(row[9], row[14]) for row in rows], info[0]
+        peeked = (QUEUE, name, *info[:2])
+        if batch < 0 and (not info[8] or random.random() < 0.5):
+            ((batch,),) = conn.execute("select pgq.open_peeked(%s, %s, %s, %s)", peeked).fetchall()
         if not info[8]:
-            events = conn.execute("select ev_id, ev_data from pgq.get_batch_events(%s)", (info[0],)).fetchall()
+            events = conn.execute("select ev_id, ev_data from pgq.get_batch_events(%s)", (batch,)).fetchall()
         record(conn, "got", name, events)
-        conn.execute("select pgq.ack(%s, %s, %s)", (QUEUE, name, info[0]))
+        if batch < 0:
+            conn.execute("select pgq.ack_peeked(%s, %s, %s, %s)", peeked)
+        else:
+            conn.execute("select pgq.ack(%s, %s, %s)", (QUEUE, name, batch))
     return len(events) or 1
 
 

@@ -49,6 +49,8 @@ DECIDING = {
     "receive(text,text,integer)": "select * from pgq.receive('q', 'c')",
     "ack(text,text,bigint,bigint)": "select pgq.ack('q', 'c', 1)",
     "finish_batch(bigint)": "select pgq.finish_batch(1)",
+    "ack_peeked(text,text,bigint,bigint)": "select pgq.ack_peeked('q', 'c', -1, 1)",
+    "open_peeked(text,text,bigint,bigint)": "select pgq.open_peeked('q', 'c', -1, 1)",
     "batch_event_sql(bigint)": "select pgq.batch_event_sql(1)",
     "batch_event_tables(bigint)": "select pgq.batch_event_tables(1)",
     "get_batch_events(bigint)": "select * from pgq.get_batch_events(1)",

@@ -196,21 +196,32 @@ class Queue(RuleBasedStateMachine):
             if self._open(name, changed, None):
                 value(self.conn, "select pgq.finish_batch(%s)", changed.batch)
 
-    @rule(name=consumers, ticks=st.sampled_from([True, None, False]))
-    def open_with_events(self, name: str, ticks: bool | None) -> None:
-        """With the queue's own function, which ticks first when it is told to."""
+    @rule(name=consumers, ticks=st.sampled_from([True, None, False]), peek=st.booleans(), ack=st.booleans())
+    def open_with_events(self, name: str, ticks: bool | None, *, peek: bool, ack: bool) -> None:
+        """With the queue's own function, which ticks first when it is told to, and may leave the batch unopened."""
         if not (cursor := self.model.cursors.get(name)):
             return
         own = self.call("select pgq.opener_function(%s)")
-        found = rows(self.conn, f"select * from pgq.{own}(%s, 10000, 500, %s)", name, ticks)
+        found = rows(self.conn, f"select * from pgq.{own}(%s, 10000, 500, %s, %s)", name, ticks, peek)
         newest = self.call("select last_tick_id from pgq.get_queue_info(%s)")
         assert newest > self.model.newest or not (ticks and self.model.fresh)
         if newest > self.model.newest:
             assert ticks is not False
             self.model.tick(newest)
         *events, (batch, upto, last, *_) = found or [(None, None, None)]
+        events = [(row[9], row[14]) for row in events]
+        if batch is not None and batch < 0:
+            assert peek
+            if ack:
+                assert (cursor.batch, cursor.last) == (None, last)
+                self.model.open(cursor, batch, upto)
+                assert events == self.model.left(cursor)
+                assert self.call("select pgq.ack_peeked(%s, %s, %s, %s)", name, batch, upto) == 1
+                cursor.finish()
+                return
+            batch = self.call("select pgq.open_peeked(%s, %s, %s, %s)", name, batch, upto)
         if self._opened(cursor, batch, last, upto):
-            assert [(row[9], row[14]) for row in events] == self.model.left(cursor)
+            assert events == self.model.left(cursor)
 
     def _open(self, name: str, cursor: Cursor, most: int | None) -> bool:
         columns = "select batch_id, prev_tick_id, cur_tick_id from pgq."
@@ -228,6 +239,7 @@ class Queue(RuleBasedStateMachine):
             assert upto is not None
             self.model.open(cursor, batch, upto)
         assert (batch, upto) == (cursor.batch, cursor.next)
+        cursor.handed = None  # if receive() had handed out a part of it, now it is all of it
         assert rows(self.conn, "select ev_id, ev_data from pgq.get_batch_events(%s)", batch) == self.model.left(cursor)
         return True
 

@@ -34,13 +34,13 @@ COLUMNS = 9
 ID, DATA = 9, 14
 
 
-WAYS = ["composed", "generated"]
+WAYS = ["composed", "generated", "peeked"]
 _way = WAYS[0]
 
 
 @pytest.fixture(params=WAYS, autouse=True)
 def way(request: pytest.FixtureRequest) -> str:
-    """open_batch_events, or the function that is generated for the queue: they do the same."""
+    """open_batch_events, or the function that is generated for the queue, or that and opening: they do the same."""
     global _way
     _way = str(request.param)
     return _way
@@ -51,14 +51,21 @@ def opened(conn: Conn, at_once: int = 500, *, ticks: bool | None = False) -> tup
     if _way == "composed":
         found = rows(conn, "select * from pgq.open_batch_events(%s, 'c', 100, %s, %s)", QUEUE, at_once, ticks)
     else:
-        found = rows(conn, f"select * from pgq.{opener(conn)}('c', 100, %s, %s)", at_once, ticks)
+        found = peek(conn, at_once, ticks=ticks, peek=_way == "peeked")
     if not found:
         return None, None, []
     *events, last = found
+    if last[0] < 0:
+        last = value(conn, "select pgq.open_peeked(%s, 'c', %s, %s)", QUEUE, last[0], last[1]), *last[1:]
     assert all(row[:COLUMNS] == (None,) * COLUMNS for row in events)
     assert last[ID:] == (None,) * 10
     assert [row[ID] for row in events] == sorted(row[ID] for row in events)
     return last[0], last[8], [row[DATA] for row in events]
+
+
+def peek(conn: Conn, at_once: int = 500, *, ticks: bool | None = False, peek: bool = True) -> list[Any]:
+    """The rows of the queue's own function."""
+    return rows(conn, f"select * from pgq.{opener(conn)}('c', 100, %s, %s, %s)", at_once, ticks, peek)
 
 
 def opener(conn: Conn) -> str:
@@ -164,12 +171,20 @@ def test_it_waits_for_nobody_who_ticks_and_ticks_no_paused_queue(db: Database, c
     assert opened(conn, ticks=True)[2] == ["a", "b"]
 
 
-def test_waiting_for_another_worker_it_holds_up_no_tick(db: Database, conn: Conn) -> None:
+def test_waiting_for_another_worker_it_holds_up_no_tick(db: Database, conn: Conn, way: str) -> None:
     send_and_tick(conn, 1)
     worker = db.connect()
     begin(worker)
     batch = next_batch(worker)
     send(conn, "a")
+    if way == "peeked":
+        # nobody can know of a batch whose opening is not committed; its end is what counts
+        *_, (batch_too, upto, *_) = peek(conn)
+        finish(worker, batch)
+        commit(worker)
+        with refused("PQ003"):
+            value(conn, "select pgq.ack_peeked(%s, 'c', %s, %s)", QUEUE, batch_too, upto)
+        return
     waiting = in_background(lambda: opened(db.connect(), ticks=True))
     stuck: LiteralString = "wait_event = 'transactionid' and datname = current_database()"
     wait_until(lambda: value(conn, "select count(*) from pg_stat_activity where " + stuck))
@@ -189,6 +204,59 @@ def test_a_rolled_back_tick_takes_its_batch_along(conn: Conn) -> None:
     rollback(conn)
     assert opened(conn) == (None, None, [])
     assert opened(conn, ticks=True)[2] == ["a"]
+
+
+def test_what_was_peeked_at_is_acknowledged_or_opened_once(conn: Conn) -> None:
+    send(conn, "a")
+    *_, (batch, upto, *_) = peek(conn, ticks=True)
+    assert batch < 0
+    assert value(conn, "select current_batch from pgq.get_consumer_info(%s, 'c')", QUEUE) is None
+    assert [row[DATA] for row in peek(conn)] == ["a", None]  # nothing has moved
+    send(conn, "b")
+    tick(conn)
+    assert [row[DATA] for row in peek(conn)] == ["a", "b", None]
+    arguments = QUEUE, batch, upto
+    with conn.transaction(force_rollback=True):
+        real = value(conn, "select pgq.open_peeked(%s, 'c', %s, %s)", *arguments)
+        assert rows(conn, "select ev_data from pgq.get_batch_events(%s)", real) == [("a",)]
+        assert [row[DATA] for row in peek(conn)] == ["a", None]
+        with refused("PQ003"), conn.transaction():
+            value(conn, "select pgq.ack_peeked(%s, 'c', %s, %s)", *arguments)
+        finish(conn, real)
+        with refused("PQ003"), conn.transaction():
+            value(conn, "select pgq.open_peeked(%s, 'c', %s, %s)", *arguments)
+    assert value(conn, "select pgq.ack_peeked(%s, 'c', %s, %s)", *arguments) == 1
+    for call in ("ack", "open"):
+        for wrong in ((QUEUE, batch, upto), (QUEUE, batch - 1, upto), (QUEUE, None, upto), (QUEUE, batch - 1, None)):
+            with refused("PQ003"):
+                value(conn, f"select pgq.{call}_peeked(%s, 'c', %s, %s)".encode(), *wrong)  # type: ignore[arg-type]
+    assert [row[DATA] for row in peek(conn)] == ["b", None]
+
+
+def test_a_consumer_that_was_moved_does_not_acknowledge_what_it_peeked_at(conn: Conn) -> None:
+    send_and_tick(conn, 1)
+    send_and_tick(conn, 1)
+    *_, (batch, upto, *_) = peek(conn)
+    value(conn, "select pgq.seek(%s, 'c', 'latest')", QUEUE)
+    value(conn, "select pgq.seek(%s, 'c', 'earliest')", QUEUE)
+    with refused("PQ003"):
+        value(conn, "select pgq.ack_peeked(%s, 'c', %s, %s)", QUEUE, batch, upto)
+    assert len(peek(conn)) == 3
+
+
+def test_peeking_holds_up_no_tick_and_waits_for_nobody(db: Database, conn: Conn) -> None:
+    """More than comes at once is left to the parts, which wait for another worker of the consumer."""
+    send(conn, *"abc")
+    worker = db.connect()
+    begin(worker)
+    value(worker, "select pgq.next_batch(%s, 'c')", QUEUE)
+    value(worker, "select sub_id from pgq.registration for update")
+    begin(conn)
+    conn.execute("set local lock_timeout = '5s'")
+    assert peek(conn, 2, ticks=True) == []
+    commit(conn)
+    rollback(worker)
+    assert opened(conn, 4, ticks=True)[2] == ["a", "b", "c"]
 
 
 def test_what_is_refused(conn: Conn) -> None:

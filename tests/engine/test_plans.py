@@ -45,6 +45,7 @@ CALLS: dict[str, LiteralString] = {
     "a merged batch": "select pgq.open_batch('q', 'behind', 1)",
     "a merged batch with its events": "select pgq.open_batch_events('q', 'behind', 1)",
     "a small batch with its events": "select pgq.open_1_7694f4a6('ahead', 10000, 500, true)",
+    "a small batch peeked at": "select pgq.open_1_7694f4a6('ahead', 10000, 500, true, true)",
     "a batch that is old enough": "select pgq.next_batch_custom('q', 'behind', '0', 1, null)",
     "nothing": "select pgq.next_batch('q', 'ahead')",
     "a tick": "select pgq.ticker('q')",

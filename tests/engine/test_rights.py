@@ -95,6 +95,8 @@ def test_a_consumer_acts_for_itself_alone(db: Database, role: str) -> None:
         f"select * from pgq.nack('q', 'theirs', {theirs}, array[1])",
         f"select pgq.event_retry({theirs}, 1, 0)",
         f"select pgq.ack('q', 'theirs', {theirs})",
+        "select pgq.ack_peeked('q', 'theirs', -1, 2)",
+        "select pgq.open_peeked('q', 'theirs', -1, 2)",
         "select pgq.seek('q', 'theirs', 'latest')",
         "select pgq.unregister_consumer('q', 'theirs')",
         "select pgq.register_consumer('q', 'a third')",

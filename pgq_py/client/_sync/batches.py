@@ -54,6 +54,11 @@ class Batch:
     def id(self) -> BatchId:
         return self.info.batch_id
 
+    @property
+    def _peeked(self) -> bool:
+        """Its events were read, but it is not open."""
+        return self.id < 0
+
     def __iter__(self) -> Iterator[Event]:
         while self.look_ahead():
             yield from self._unread
@@ -78,8 +83,17 @@ class Batch:
         Raises BatchNotFound when another process has finished the batch or moved the consumer.
         """
         up_to = event.id if isinstance(event, Event) else event or self._end
-        self._finished = self._subscription.ack(self.id, up_to)
+        if self._peeked and up_to is None:
+            self._finished = self._subscription.ack_peeked(self.info)
+        else:
+            self.ensure_open()
+            self._finished = self._subscription.ack(self.id, up_to)
         self._acked = up_to
+
+    def ensure_open(self) -> None:
+        """Open the batch if it was only peeked at: to acknowledge a part of it, or to nack some of its events."""
+        if self._peeked:
+            self.info = self._subscription.open_peeked(self.info)
 
     def leave(self) -> None:
         """Acknowledge what has been handed out, unless `ack` has finished the batch.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, LiteralString
 
 from psycopg import Connection, Cursor, Error
@@ -23,7 +24,7 @@ from pgq_py.client._sync.batches import Batch
 from pgq_py.client.connecting import is_pooled
 from pgq_py.client.rows import CHUNK_ROWS, event_rows, opened, read_txids, rows_to_ask
 from pgq_py.errors import PgqError, QueueNotFound, translate
-from pgq_py.types import BatchId, Event, EventId
+from pgq_py.types import BatchId, Event, EventId, OpenBatch
 
 __all__ = ["STANDBY_INTERVAL", "Subscription"]
 
@@ -80,9 +81,10 @@ class Subscription:
         """The open batch or the next one, in a transaction of its own; None when nothing waits.
 
         An empty batch is not an empty queue: it is acknowledged, and the next one tried. `lightly` does not wait for
-        the disk: for who does nothing with the batch, nor with its id, but through this object.
+        the disk, nor open what few events are: for who does nothing with the batch, nor with its id, but through this
+        object.
         """
-        query = queries.OPEN_BATCH_LIGHTLY if lightly and not self.pooled else queries.OPEN_BATCH
+        query = queries.PEEK_BATCH if lightly and not self.pooled else queries.OPEN_BATCH
         while True:
             tick = True if self.announced else None if self.in_rush else False
             self.announced = self.in_rush = False
@@ -144,6 +146,16 @@ class Subscription:
         """Acknowledge up to an event, or all; True when that finished the batch."""
         parameters = [self.queue, self.consumer, batch, up_to]
         return bool(calls.value(self.conn, queries.ACK, parameters))
+
+    def ack_peeked(self, batch: OpenBatch) -> bool:
+        """Acknowledge all of a batch that was only peeked at; True."""
+        parameters = [self.queue, self.consumer, batch.batch_id, batch.cur_tick_id]
+        return bool(calls.value(self.conn, queries.ACK_PEEKED, parameters))
+
+    def open_peeked(self, batch: OpenBatch) -> OpenBatch:
+        """Open a batch that was only peeked at."""
+        parameters = [self.queue, self.consumer, batch.batch_id, batch.cur_tick_id]
+        return replace(batch, batch_id=BatchId(calls.value(self.conn, queries.OPEN_PEEKED, parameters)))
 
     def tick_announced(self) -> None:
         """For who opens the next batch in a longer transaction, in which the tick's lock must not be held."""

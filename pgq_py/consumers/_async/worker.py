@@ -240,6 +240,7 @@ class AsyncWorker:
             await batch.ack(up_to)
             return
         async with calls.transaction(subscription.conn):
+            await batch.ensure_open()
             await self._say(subscription, batch, failures)
             await batch.ack(up_to)
 

@@ -241,6 +241,7 @@ class Worker:
             batch.ack(up_to)
             return
         with calls.transaction(subscription.conn):
+            batch.ensure_open()
             self._say(subscription, batch, failures)
             batch.ack(up_to)
 

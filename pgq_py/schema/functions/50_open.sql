@@ -36,12 +36,17 @@ returns void language plpgsql as $$
 --         snapshot tells only up to its xmax; ours has to be that far.)
 --      4. All windows up to the newest tick, if they have not more than max_events
 --         events: what _choose_tick() would choose.
+--      5. To peek takes no lock on the registration. So whatever is left to the parts
+--         first takes it, if it is free, where the tick lock may be held; who has it is
+--         at work for this consumer.
 -- ----------------------------------------------------------------------
 declare
     fn       text := format('pgq.%I', pgq._open_name(q.queue_id, q.queue_name));
     phase    text := format('pg_sequence_last_value(%L::regclass)', format('pgq.%I', 'event_' || q.queue_id || '_phase'));
     seq      text := format('pg_sequence_last_value(%L::regclass)', q.queue_event_seq);
     parts    text := format('return query select * from pgq.open_batch_events(%L, i_consumer_name, i_max_events, i_at_once, ', q.queue_name);
+    guard    text := 'if i_peek and i_tick is not false then'
+                     ' perform from pgq.registration where sub_id = sub for update skip locked; if not found then return; end if; end if; ';
     find     text := format('select sub_id into sub from pgq.registration join pgq.consumer on co_id = sub_consumer'
                             ' where sub_queue = %s and co_name = i_consumer_name and sub_main is null', q.queue_id);
     in_slot  text := 'case pg_sequence_last_value(''pgq.%s_ring_phase''::regclass) / 2 %% 3 %s end case;';
@@ -80,7 +85,8 @@ begin
         into events from generate_series(0, q.queue_ntables - 1) nr;
 
     execute format($f$
-        create or replace function %1$s(i_consumer_name text, i_max_events int4, i_at_once int4, i_tick boolean)
+        create or replace function %1$s(
+            i_consumer_name text, i_max_events int4, i_at_once int4, i_tick boolean, i_peek boolean default false)
         returns table (batch_id bigint, cur_tick_id bigint, prev_tick_id bigint, cur_tick_time timestamptz,
             prev_tick_time timestamptz, cur_tick_event_seq bigint, prev_tick_event_seq bigint, acked_ev_id bigint,
             whole boolean, ev_id bigint, ev_time timestamptz, ev_txid bigint, ev_retry int4, ev_type text, ev_data text,
@@ -98,13 +104,13 @@ begin
             self   xid8;
             v      bigint;
         begin
-            if ticks then
+            if ticks and not i_peek then
                 %2$s for update of registration skip locked;
             else
                 %2$s;
             end if;
             if sub is null or current_setting('transaction_isolation') <> 'read committed'
-               or (i_max_events > 0 and i_at_once > 0) is not true then
+               or (i_max_events > 0 and i_at_once > 0 and i_peek is not null) is not true then
                 %3$s i_tick is not false);
                 return;
             end if;
@@ -117,8 +123,10 @@ begin
             if ticks is not true then
                 %5$s
                 if ticks is null and %6$s > t.tick_event_seq then
-                    perform from pgq.registration where sub_id = sub for update skip locked;
-                    ticks := found;
+                    if not i_peek then
+                        perform from pgq.registration where sub_id = sub for update skip locked;
+                    end if;
+                    ticks := i_peek or found;
                 end if;
             end if;
             if ticks then
@@ -140,6 +148,7 @@ begin
                 end if;
                 if ticks is not true then
                     -- the parts look whether there is an event
+                    %14$s
                     %3$s true);
                     return;
                 end if;
@@ -159,10 +168,12 @@ begin
                 if c.batch_id is null and t.tick_id = c.last_tick then
                     return;
                 end if;
-                perform from pgq.registration where sub_id = sub for update;
-                if not found then
-                    %3$s false);
-                    return;
+                if not i_peek then
+                    perform from pgq.registration where sub_id = sub for update;
+                    if not found then
+                        %3$s false);
+                        return;
+                    end if;
                 end if;
                 n := t;
             end if;
@@ -174,16 +185,22 @@ begin
             end if;
             if c.batch_id is not null
                or (c.last_tick = t.tick_id and n.tick_id > t.tick_id and n.tick_event_seq - t.tick_event_seq <= i_max_events) is not true then
+                %14$s
                 %3$s false);
                 return;
             end if;
-            c.next_tick := n.tick_id;
-            c.batch_id := nextval('pgq.batch_id_seq');
-            c.pos := c.pos + 1;
-            c.at := clock_timestamp();
-            %11$s
+            if i_peek then
+                c.batch_id := -c.pos;
+            else
+                c.next_tick := n.tick_id;
+                c.batch_id := nextval('pgq.batch_id_seq');
+                c.pos := c.pos + 1;
+                c.at := clock_timestamp();
+                %11$s
+            end if;
             if greatest(t.lo, n.hi - %12$s + 1) <> n.hi or n.tick_event_seq - t.tick_event_seq > i_at_once then
-                -- it is open now; to read it is left to the parts
+                -- to read it is left to the parts
+                %14$s
                 %3$s false);
                 return;
             end if;
@@ -202,7 +219,7 @@ begin
             whole := v < i_at_once;
             return next;
         end; $b$ $f$,
-        fn, find, parts, q.queue_id, newest, seq, phase, store, cursors, before, move, q.queue_ntables, events);
+        fn, find, parts, q.queue_id, newest, seq, phase, store, cursors, before, move, q.queue_ntables, events, guard);
     execute format('comment on function %s is ''Open a small batch of one queue, with its events; generated''', fn);
     execute format('revoke all on function %s from public', fn);
     perform pgq._grant_function(fn, 'pgq_reader');
@@ -219,10 +236,15 @@ returns text language plpgsql security definer set search_path = pg_catalog, pgq
 --
 --      Name (in schema pgq) of the queue's own function that opens batches, for
 --      consumers that shall have each event within milliseconds:
---      open_N_HASH(consumer, max_events, at_once, tick) does what
+--      open_N_HASH(consumer, max_events, at_once, tick, peek) does what
 --      open_batch_events(queue, consumer, max_events, at_once, tick) does, faster
 --      for a consumer that keeps up. With tick null it ticks only if ids were
 --      drawn since the last tick: for who was told of nothing, and asks in a rush.
+--
+--      With peek (default false) a batch that comes with all of its events may stay
+--      unopened, which saves the lock and the writing of half of what a small batch
+--      costs. Its id is then negative: ack_peeked() and open_peeked() take it, and
+--      the id of its last tick. For who alone works as this consumer.
 --
 -- Parameters:
 --      i_queue_name  - name of the queue
@@ -236,7 +258,7 @@ begin
 end;
 $$;
 comment on function pgq.opener_function(text) is
-'Name, in schema pgq, of the queue''s own open function (consumer, max_events, at_once, tick): the fastest way to open small batches, with their events.';
+'Name, in schema pgq, of the queue''s own open function (consumer, max_events, at_once, tick, peek): the fastest way to open small batches, with their events.';
 
 
 create or replace function pgq._used_slots(q pgq.queue, a pgq.tick_ring, b pgq.tick_ring)

@@ -136,3 +136,89 @@ end;
 $$;
 comment on function pgq.ack(text, text, bigint, bigint) is
 'Acknowledge events of the consumer''s open batch. Returns 1 when the batch is finished, 0 when a part remains.';
+
+
+create or replace function pgq._peeked(r pgq.registration, i_batch_id bigint, i_tick_id bigint)
+returns pgq.cursor_ring language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._peeked(3)
+--
+--      Cursor of a locked registration, which must stand where it stood when
+--      the batch was peeked at: its id is minus the cursor's position.
+-- Errors:
+--      PQ003  - the consumer was moved, or has opened a batch since
+-- ----------------------------------------------------------------------
+declare
+    c  pgq.cursor_ring := pgq._cursor(r.sub_id);
+begin
+    if (c.pos = -i_batch_id and c.batch_id is null and i_tick_id > c.last_tick) is not true then
+        raise exception 'the batch after position % is not what the consumer stands before', -i_batch_id
+            using errcode = 'PQ003',
+                  hint = 'It was finished already, or the consumer was moved: nothing was acknowledged. Take the next batch.';
+    end if;
+    return c;
+end;
+$$;
+comment on function pgq._peeked(pgq.registration, bigint, bigint) is 'Cursor of a consumer that has peeked at a batch';
+
+
+create or replace function pgq.ack_peeked(i_queue_name text, i_consumer_name text, i_batch_id bigint, i_tick_id bigint)
+returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.ack_peeked(4)
+--
+--      Acknowledge the whole of a batch that was not opened, see opener_function().
+-- Parameters:
+--      i_batch_id  - its id, which is negative
+--      i_tick_id   - the tick at its end
+-- Returns:
+--      1
+-- Errors:
+--      PQ001, PQ002, PQ003 the consumer does not stand before it any more, PQ007
+-- Tables touched:
+--      pgq.registration (locked), pgq.cursor_ring (insert)
+-- ----------------------------------------------------------------------
+declare
+    r  pgq.registration;
+begin
+    perform pgq._require_read_committed('ack_peeked');
+    r := pgq._locked_registration(i_queue_name, i_consumer_name);
+    perform pgq._place_cursor(pgq._peeked(r, i_batch_id, i_tick_id), pgq._cursor_tick(r.sub_queue, i_tick_id));
+    return 1;
+end;
+$$;
+comment on function pgq.ack_peeked(text, text, bigint, bigint) is
+'Acknowledge the whole of a batch that was peeked at, not opened. Returns 1.';
+
+
+create or replace function pgq.open_peeked(i_queue_name text, i_consumer_name text, i_batch_id bigint, i_tick_id bigint)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.open_peeked(4)
+--
+--      Open a batch that was peeked at after all, to acknowledge a part of it or
+--      to nack some of its events.
+-- Parameters:
+--      as ack_peeked(4)
+-- Returns:
+--      id of the batch
+-- Errors:
+--      PQ001, PQ002, PQ003 the consumer does not stand before it any more, PQ007
+-- Tables touched:
+--      pgq.registration (locked), pgq.cursor_ring (insert)
+-- ----------------------------------------------------------------------
+declare
+    r  pgq.registration;
+    c  pgq.cursor_ring;
+begin
+    perform pgq._require_read_committed('open_peeked');
+    r := pgq._locked_registration(i_queue_name, i_consumer_name);
+    c := pgq._peeked(r, i_batch_id, i_tick_id);
+    c.next_tick := (pgq._cursor_tick(r.sub_queue, i_tick_id)).tick_id;
+    c.batch_id := nextval('pgq.batch_id_seq');
+    perform pgq._move_cursor(c);
+    return c.batch_id;
+end;
+$$;
+comment on function pgq.open_peeked(text, text, bigint, bigint) is
+'Open a batch that was peeked at, to acknowledge a part of it or to nack events. Returns its id.';

@@ -130,7 +130,7 @@ declare
         when 'pgq_reader' then
             '{register_consumer,register_consumer_at,unregister_consumer,next_batch,next_batch_info,next_batch_custom,'
             'open_batch,open_batch_events,opener_function,batch_event_sql,batch_event_tables,get_batch_events,get_batch_cursor,get_batch_info,'
-            'finish_batch,receive,ack,nack,event_retry,batch_retry,dlq_replay,dlq_replay_all,seek,seek_target,'
+            'finish_batch,receive,ack,ack_peeked,open_peeked,nack,event_retry,batch_retry,dlq_replay,dlq_replay_all,seek,seek_target,'
             'tick_now,force_tick,find_tick_helper,poke,wake_armed_ms,tick_channel,'
             'claim,claimed,take,solo_waits,complete,complete_and_claim,complete_and_claim_with,worker_procedure,taker_function,fail,snooze,release,extend,progress,set_result,heartbeat,recover,'
             'end_worker,once,get_job,get_result,jobs,get_worker_info,get_schedules,fire_schedule}'
