@@ -9,7 +9,6 @@ from typing import Final
 
 __all__ = [
     "CANCEL_CHANNEL",
-    "CLAIM",
     "CLAIMED",
     "COMPLETE",
     "COMPLETE_ALL",
@@ -29,20 +28,19 @@ __all__ = [
     "TAKER_FUNCTION",
 ]
 
-CLAIM: Final = "select claim_id, token from set_config('synchronous_commit', 'off', true), pgq.claim(%s, %s, %s, %s)"
-"""Queue, worker, how many, idle: a claim, or nulls. The commit does not wait for the disk: a crash of the server may
-take claims of the last moments along, and their jobs run again. The tokens tell the runs apart, and only one of them
-completes."""
-
 TAKER_FUNCTION: Final = "select pgq.taker_function(%s)"
-"""Queue: name of its own function for a worker that has nothing in hand."""
+"""Queue: name of its own function that claims."""
 
 TAKE: Final = (
-    "select claim_id, token, job_id, type, payload, priority, attempt, max_attempts, losses, created_at, key, "
-    "case when options <> '{{}}' then options end from set_config('synchronous_commit', 'off', true), pgq.{}(%s, %s)"
+    "select claim_id, token, dry, job_id, type, payload, priority, attempt, max_attempts, losses, created_at, key, "
+    "case when options <> '{{}}' then options end"
+    " from set_config('synchronous_commit', 'off', true), pgq.{}(%s, %s, %s, %s, %s)"
 )
-"""That function: worker, how many. A claim with its jobs in the columns of ClaimedJob, or the claim alone in one row;
-no row when nothing waits. As CLAIM in all else."""
+"""That function: worker, how many, priority that is likely, idle, the last `dry`. A claim, in which tick nothing waited
+any more, and the jobs in the columns of ClaimedJob; or in one row the claim alone, or no claim.
+
+The commit does not wait for the disk: a crash of the server may take claims of the last moments along, and their jobs
+run again. The tokens tell the runs apart, and only one of them completes."""
 
 CLAIMED: Final = (
     "select job_id, type, payload, priority, attempt, max_attempts, losses, created_at, key, "

@@ -16,6 +16,7 @@ import argparse
 import random
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -189,15 +190,22 @@ def _beat(conn: Conn, name: str, held: list[int]) -> None:
     conn.execute("select * from pgq.heartbeat(%s, %s, interval '1 second')", (name, list(held)))
 
 
+_dry: weakref.WeakKeyDictionary[Conn, int] = weakref.WeakKeyDictionary()
+"""The last tick up to which a taker said that nothing waits; by connection, for a crash may take ticks along."""
+
+
 def _claim(conn: Conn, name: str, n: int) -> tuple[int | None, int]:
     """In one of three ways: with something in hand, without, and what has just come."""
     if random.random() < 0.4:
         found = conn.execute("select pgq.taker_function(%s)", (QUEUE,)).fetchone()
-        take = f"select claim_id, token from pgq.{found[0] if found else ''}(%s, %s)"
-        row = conn.execute(take.encode(), (name, n)).fetchone()
-    else:
-        claim = f"select claim_id, token from pgq.claim('{QUEUE}', %s, %s, %s)"
-        row = conn.execute(claim.encode(), (name, n, random.random() < 0.5)).fetchone()
+        take = f"select claim_id, token, dry from pgq.{found[0] if found else ''}(%s, %s, %s, %s, %s)"
+        hints = random.choice((30, 100, 100, 150)), random.random() < 0.7, _dry.get(conn)
+        claim, token, dry = conn.execute(take.encode(), (name, n, *hints)).fetchone() or (None, 0, None)
+        if dry is not None and random.random() < 0.9:
+            _dry[conn] = dry
+        return claim, token
+    claim = f"select claim_id, token from pgq.claim('{QUEUE}', %s, %s, %s)"
+    row = conn.execute(claim.encode(), (name, n, random.random() < 0.5)).fetchone()
     return row or (None, 0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from contextlib import suppress
 from functools import partial
@@ -26,8 +27,10 @@ from tests.lanes.support import (
     enqueue_many,
     fail,
     rotate_events,
+    set_clock,
     state,
     types,
+    watch,
 )
 
 NOTHING = Claim(None, 0, [])
@@ -35,10 +38,11 @@ COLUMNS = "job_id, type, payload, priority, attempt, max_attempts, losses, creat
 
 
 class Taken(NamedTuple):
-    """`jobs` are the columns of claimed(); None when they are to be fetched."""
+    """`jobs` are the columns of claimed(); None when they are to be fetched. `dry`: nothing waits up to that tick."""
 
     claim: Claim
     jobs: list[tuple[Any, ...]] | None
+    dry: int | None = None
 
 
 @pytest.fixture
@@ -51,20 +55,29 @@ def conn(db: Database) -> Conn:
     return conn
 
 
-def take(conn: Conn, n: int = 10, worker: str | None = None) -> Taken:
+def take(
+    conn: Conn, n: int = 10, worker: str | None = None, *, lane: int = 100, idle: bool = True, dry: int | None = None
+) -> Taken:
     own = value(conn, "select pgq.taker_function(%s)", QUEUE)
-    found = rows(conn, f"select claim_id, token, {COLUMNS} from pgq.{own}(%s, %s)", worker, n)
-    if not found:
-        return Taken(NOTHING, [])
-    ((number, token),) = {row[:2] for row in found}
-    jobs = [row[2:] for row in found]
-    return Taken(Claim(number, token, [row[0] for row in jobs]), None if jobs[0][0] is None else jobs)
+    call = f"select claim_id, token, dry, {COLUMNS} from pgq.{own}(%s, %s, %s, %s, %s)"
+    found = rows(conn, call, worker, n, lane, idle, dry)
+    ((number, token, dry),) = {row[:3] for row in found}
+    if number is None:
+        assert len(found) == 1
+        return Taken(NOTHING, [], dry)
+    assert dry is None or dry == newest(conn)
+    jobs = [row[3:] for row in found]
+    return Taken(Claim(number, token, [row[0] for row in jobs]), None if jobs[0][0] is None else jobs, dry)
+
+
+def newest(conn: Conn) -> int:
+    return int(value(conn, "select last_tick_id from pgq.get_queue_info(%s)", QUEUE))
 
 
 def test_what_has_just_come_comes_with_its_claim(conn: Conn) -> None:
-    assert take(conn) == Taken(NOTHING, [])
+    assert take(conn) == Taken(NOTHING, [], newest(conn))
     ids = enqueue(conn, "a", "b", key=None)
-    c, jobs = take(conn)
+    c, jobs, _ = take(conn)
     assert jobs == rows(conn, f"select {COLUMNS} from pgq.claimed(%s, %s)", c.id, c.token)
     assert c.jobs == ids
     assert [state(conn, job) for job in ids] == ["running"] * 2
@@ -76,9 +89,101 @@ def test_one_after_the_other(conn: Conn) -> None:
     """Each finds the lane as the one before has left it."""
     for data in "abcdef":
         enqueue(conn, data)
-        c, jobs = take(conn)
+        c, jobs, _ = take(conn)
         assert [job[1] for job in jobs or []] == [data]
         complete(conn, c)
+
+
+def test_it_claims_what_others_have_ticked(conn: Conn) -> None:
+    for data in "abc":
+        enqueue(conn, data)
+        tick(conn, QUEUE)
+    upto = newest(conn)
+    assert [job[1] for job in take(conn).jobs or []] == ["a", "b", "c"]
+    assert newest(conn) == upto
+    conn.execute("select pgq.pause_queue(%s)", (QUEUE,))
+    enqueue(conn, "d")
+    value(conn, "select pgq.force_tick(%s)", QUEUE)
+    assert take(conn) == Taken(NOTHING, [])
+
+
+def test_whom_it_tells_that_nothing_is_left(conn: Conn) -> None:
+    enqueue(conn, "a")
+    assert take(conn).dry is None  # nobody knew before
+    dry = take(conn).dry
+    assert dry == newest(conn)
+    enqueue(conn, "b")
+    assert take(conn, dry=dry).dry == dry + 1  # and it is known now
+    enqueue(conn, "c", "d")
+    assert take(conn, 1, dry=dry + 1).dry is None
+    assert drain(conn) == ["d"]
+    dry = take(conn).dry
+    enqueue(conn, "high", priority=150)
+    enqueue(conn, "normal")
+    enqueue(conn, "low", priority=30)
+    assert [take(conn, dry=dry).dry for _ in range(3)] == [None] * 3
+    dry = take(conn, dry=dry).dry
+    assert dry == newest(conn)
+    value(conn, "select pgq.force_tick(%s)", QUEUE)
+    assert take(conn, dry=dry) == Taken(NOTHING, [], newest(conn))
+    assert take(conn, idle=False).dry is None
+    conn.execute("select pgq.pause_queue(%s)", (QUEUE,))
+    assert take(conn, dry=dry).dry is None
+
+
+def test_a_wrong_guess_of_the_priority_costs_time_alone(conn: Conn) -> None:
+    for lane in (30, 150, 100, 7, 0, -1):
+        enqueue(conn, "a", priority=150)
+        enqueue(conn, "b", priority=30)
+        assert [types(conn, take(conn, lane=lane).claim) for _ in range(2)] == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_waits_up_to_the_tick_that_it_tells(conn: Conn, seed: int) -> None:
+    chance = random.Random(seed)
+    waiting: dict[int, int] = {}  # newest tick when it was enqueued; it is not in that one
+    dry, told = None, 0
+    for _ in range(250):
+        match chance.randrange(8):
+            case 0 | 1 | 2:
+                upto = newest(conn)
+                priority = chance.choice((30, 100, 100, 100, 150))
+                waiting |= dict.fromkeys(enqueue(conn, *"xy"[: chance.randint(1, 2)], priority=priority), upto)
+            case 3:
+                tick(conn, QUEUE)
+            case 4:
+                c = claim(conn, chance.choice((1, 100)))
+                if c.id is not None:
+                    complete(conn, c)
+                waiting = {job: upto for job, upto in waiting.items() if job not in c.jobs}
+            case _:
+                hints: dict[str, Any] = {"lane": chance.choice((30, 100, 100)), "idle": chance.random() < 0.8}
+                c, jobs, dry_now = take(conn, chance.choice((1, 3, 100)), dry=dry, **hints)
+                taken = {job[0] for job in claimed(conn, c)} if jobs is None else set(c.jobs)
+                waiting = {job: upto for job, upto in waiting.items() if job not in taken}
+                if c.id is not None:
+                    complete(conn, c)
+                if dry_now is not None:
+                    dry, told = dry_now, told + 1
+                    assert all(upto >= dry for upto in waiting.values())
+    assert told > 5
+    left: list[int] = []
+    while (c := claim(conn, 100)).id is not None:
+        left += c.jobs
+    assert sorted(left) == sorted(waiting)
+
+
+def test_without_being_idle_it_takes_no_job_that_lost_a_worker(conn: Conn) -> None:
+    enqueue(conn, "a")
+    assert types(conn, take(conn, idle=False).claim) == ["a"]
+    set_clock(conn)
+    beat(conn, "w")
+    enqueue(conn, "b")
+    assert take(conn, worker="w").claim.id is not None
+    assert watch(conn, 30) == 1
+    enqueue(conn, "c")
+    assert types(conn, take(conn, idle=False).claim) == ["c"]
+    assert types(conn, take(conn).claim) == ["b"]
 
 
 def test_more_than_it_asks_for_is_left(conn: Conn) -> None:
@@ -89,7 +194,7 @@ def test_more_than_it_asks_for_is_left(conn: Conn) -> None:
 
 def test_more_than_a_few_are_left_to_claim(conn: Conn) -> None:
     enqueue_many(conn, 100)
-    c, jobs = take(conn, 100)
+    c, jobs, _ = take(conn, 100)
     assert jobs is None
     assert len(claimed(conn, c)) == 100
 
@@ -118,7 +223,7 @@ def test_what_waited_above_is_not_overtaken(conn: Conn, first: int, second: int)
 def test_keys_options_and_attempts(conn: Conn) -> None:
     enqueue(conn, "a", key="k")
     conn.execute("select pgq.enqueue(%s, 'b', '{}', options => '{\"max_attempts\": 7}')", (QUEUE,))
-    c, jobs = take(conn)
+    c, jobs, _ = take(conn)
     assert [(job[1], job[5], job[8], job[9]) for job in jobs or []] == [
         ("a", jobs and jobs[0][5], "k", {}),
         ("b", 7, None, {"max_attempts": 7}),
@@ -134,7 +239,7 @@ def test_keys_options_and_attempts(conn: Conn) -> None:
 def test_cancelled_held_and_solo_jobs_are_left_to_claim(conn: Conn) -> None:
     a, b = enqueue(conn, *"ab")
     cancel(conn, a)
-    c, jobs = take(conn)
+    c, jobs, _ = take(conn)
     assert (jobs, types(conn, c)) == (None, ["b"])
     complete(conn, c)
     assert state(conn, b) == "completed"
@@ -233,7 +338,7 @@ def take_all(conn: Conn, over: threading.Event, taken: list[int]) -> None:
     """Until it is over. What was refused because a ring rotated was not done."""
     while not over.is_set():
         with suppress(psycopg.errors.SerializationFailure):
-            c, jobs = take(conn, 3)
+            c, jobs, _ = take(conn, 3)
             if c.id is not None:
                 taken.extend(c.jobs if jobs is not None else [job[0] for job in claimed(conn, c)])
                 complete(conn, c)

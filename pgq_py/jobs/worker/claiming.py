@@ -2,7 +2,7 @@
 
 A claim and the fetch of its jobs are two statements: the first holds the lock of a lane and is over at once, the second
 takes as long as the payloads do. The claim is in the worker's list before its jobs are fetched, for what is not in that
-list is given back. The few jobs that have just come for a worker with nothing in hand come with their claim.
+list is given back. A few jobs that have just come are claimed and fetched by one statement.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import AsyncConnection, AsyncCursor, IsolationLevel
@@ -30,9 +30,18 @@ from pgq_py.jobs.context import ClaimedJob
 from pgq_py.jobs.worker.bell import Bell
 from pgq_py.settings import Settings
 
-__all__ = ["Claiming"]
+__all__ = ["Claiming", "Taken"]
 
 logger = logging.getLogger("pgq_py.jobs")
+
+
+class Taken(NamedTuple):
+    """What a claim brought. Without `jobs`, those of the claim are to be fetched; `dry` is the tick up to which nothing
+    waits any more, None when that is not known."""
+
+    claim: tuple[int, int] | None
+    jobs: list[ClaimedJob] | None
+    dry: int | None
 
 
 class Claiming:
@@ -67,14 +76,10 @@ class Claiming:
         if conn is not None:
             await conn.close()
 
-    async def claim(self, queue: str, worker: str, n: int) -> tuple[int, int] | None:
-        """Number and token of a claim for a worker that has jobs in hand, None when nothing waits."""
-        found = await self._lightly(statements.CLAIM, [queue, worker, n, False])
-        return (found[0][0], found[0][1]) if found and found[0][0] is not None else None
+    async def take(self, queue: str, worker: str, n: int, *, lane: int, idle: bool, dry: int | None) -> Taken:
+        """Claim for a worker, which is idle if it has no other job in hand; also the jobs, if they have just come.
 
-    async def take(self, queue: str, worker: str, n: int) -> tuple[tuple[int, int], list[ClaimedJob] | None] | None:
-        """Number and token of a claim for a worker with nothing in hand, and its jobs unless they are to be fetched.
-
+        `lane` is the priority that they are likely to have, `dry` the last tick up to which nothing waited.
         Raises QueueNotFound when the queue was dropped, or created anew.
         """
         statement = self._takers.get(queue)
@@ -82,14 +87,13 @@ class Claiming:
             function = await calls.value(self._connection, statements.TAKER_FUNCTION, [queue])
             statement = self._takers[queue] = SQL(statements.TAKE).format(Identifier(function)).as_string(self._conn)
         try:
-            found = await self._lightly(statement, [worker, n])
+            found = await self._lightly(statement, [worker, n, lane, idle, dry])
         except SchemaOutdated as exc:
             self._takers.clear()
             raise QueueNotFound(f"queue {queue!r} was dropped, or created anew") from exc
-        if not found:
-            return None
-        claim_id, token, job_id, *_ = found[0]
-        return (claim_id, token), None if job_id is None else [_job(row[2:]) for row in found]
+        claim_id, token, dry, job_id, *_ = found[0]
+        claim = None if claim_id is None else (claim_id, token)
+        return Taken(claim, None if job_id is None else [_job(row[3:]) for row in found], dry)
 
     async def _lightly(self, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
         """Run a claim, READ COMMITTED: behind a pooler the session is not ours, nor is its default."""

@@ -117,6 +117,7 @@ class Feeding:
         if getattr(exc, "sqlstate", None) not in ("40001", "40P01", "55P03"):
             logger.warning("claiming: connection lost, connecting again: %s", exc)
             await self._claiming.disconnect()
+            self._shares.forget()
         self._shares.water()
         await self._stop.sleep(min(self._backoff.next(), 1.0))
 
@@ -174,23 +175,23 @@ class Feeding:
 
     async def _ask(self, share: Share, n: int, *, idle: bool) -> tuple[Claim, list[ClaimedJob] | None] | None:
         """A claim, and its jobs unless they are to be fetched."""
-        worker, n = self._host.worker, min(n, 10_000)
-        jobs: list[ClaimedJob] | None = None
+        worker = self._host.worker
         try:
-            if not idle:
-                found = await self._claiming.claim(share.queue, worker, n)
-            else:
-                found, jobs = await self._claiming.take(share.queue, worker, n) or (None, None)
+            taken = await self._claiming.take(
+                share.queue, worker, min(n, 10_000), lane=share.lane, idle=idle, dry=share.dry_until
+            )
         except WorkerEnded:
             # The next heartbeat learns of it, too, and takes a new name.
             await self._stop.sleep(0.05)
             self._shares.water()
             return None
-        if found is None or worker != self._host.worker:
+        if taken.dry is not None:
+            share.dry, share.dry_until = True, taken.dry
+        if taken.claim is None or worker != self._host.worker:
             return None  # declared dead meanwhile: what was claimed under the old name is given back
-        claim = Claim(*found, share.queue, worker)
+        claim = Claim(*taken.claim, share.queue, worker)
         self._host.hold(claim)
-        return claim, jobs
+        return claim, taken.jobs
 
     async def _fetch(self, claim: Claim) -> list[ClaimedJob] | None:
         """Get the jobs of a claim, for which a lost connection is made anew. None when stopping."""
@@ -210,6 +211,7 @@ class Feeding:
         if jobs is None:
             return  # stopping: the claim is given back
         share.was_solo = bool(jobs) and jobs[0].priority == 0
+        share.lane = jobs[0].priority if jobs else share.lane
         self._shares.took(share, len(jobs))
         self._taken += len(jobs)
         self._host.take(claim, jobs)

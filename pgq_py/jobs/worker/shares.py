@@ -13,15 +13,18 @@ __all__ = ["Rest", "Share", "Shares"]
 
 
 class Share:
-    """One queue. `turn` is the next turn's place in the order; `dry` says that nothing waits, as far as is known;
-    `was_solo` that the last claim was of a job that had to run alone: then it is the others' turn."""
+    """One queue. `turn` is the next turn's place in the order; `dry` says that nothing waits, as far as is known, and
+    nothing does up to the tick `dry_until`; `lane` is the priority of the last jobs, at first the default; `was_solo`
+    says that these were a job that had to run alone: then it is the others' turn."""
 
-    __slots__ = ("dry", "queue", "turn", "was_solo", "weight")
+    __slots__ = ("dry", "dry_until", "lane", "queue", "turn", "was_solo", "weight")
 
     def __init__(self, queue: str, weight: float) -> None:
         self.queue, self.weight = queue, weight
         self.turn = 0.0
         self.dry = self.was_solo = False
+        self.dry_until: int | None = None
+        self.lane = 100
 
 
 class Shares:
@@ -48,6 +51,11 @@ class Shares:
         for other in self._shares.values():
             if other.dry:
                 other.turn = max(other.turn, share.turn)
+
+    def forget(self) -> None:
+        """Nothing is known any more: a server that was restarted may give the numbers of lost ticks out again."""
+        for share in self._shares.values():
+            share.dry, share.dry_until = False, None
 
     def water(self, queues: set[str] | None = None) -> bool:
         """Something may be waiting in these queues, or in all (None). Whether one of them was dry."""

@@ -1,30 +1,35 @@
--- Claiming the job that has just come, as one function per queue.
+-- Claiming the jobs that have just come, as one function per queue.
 --
 -- A worker that waits is told of a job as soon as it is committed. What lies between is the tick
 -- that shows it, the claim, and the job's row: composed of parts some sixty functions in two calls,
 -- each set up anew in each transaction. Here it is one, with the same statements in the same order,
--- for what is usual when there is little to do: the lane's last claim had everything up to the tick
--- before, nothing waited above it then, and what has come since is a few jobs in one event slot.
+-- for what is usual when there is little to do: the last claim of the lane had all of it up to its
+-- tick, nothing waited above it then, and what has come since is a few jobs in one event slot.
 
 create or replace function pgq._generate_take(q pgq.queue)
 returns void language plpgsql as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._generate_take(1)
 --
---      (Re)create take_N(worker, n); see taker_function for what it does.
+--      (Re)create take_N(worker, n, ..); see taker_function for what it does.
 --
---      1. The tick is made as by the open function of consumers (50_open.sql), and the
---         window from the tick before to this one is read as a whole, all lanes of it.
---      2. The highest lane in it is the one to claim from, if its last claim says that
---         nothing was left in it, nor waited above it, up to the tick before.
---      3. Where the tick lock is held, nothing is waited for: what is locked is left to
+--      1. The lane is guessed. If its last claim says that nothing was left in it, nor
+--         waited above it, up to some tick t, what comes next is behind t.
+--      2. If ids were drawn since the newest tick, another is made, as by the open function
+--         of consumers (50_open.sql). The window from t to the newest is read as a whole,
+--         all lanes of it; if the highest one is as guessed, it is the one to claim from.
+--      3. Its state is read again, with the lane's lock.
+--      4. Where the tick lock is held, nothing is waited for: what is locked is left to
 --         claim(), which waits.
+--      5. Who knows that nothing at all waited up to t knows it up to the newest tick now,
+--         if the window had jobs of this lane alone and they are all claimed.
 -- ----------------------------------------------------------------------
 declare
-    fn      text := format('pgq.%I(text, int4)', pgq._job_function('take', q));
+    fn      text := format('pgq.%I(text, int4, int4, boolean, int8)', pgq._job_function('take', q));
     seq     text := format('pg_sequence_last_value(%L::regclass)', q.queue_event_seq);
     phase   text := format('pg_sequence_last_value(%L::regclass)', format('pgq.event_%s_phase', q.queue_id));
     newest  text;
+    before  text;
     store   text;
     jobs    text;
     state   text;
@@ -32,17 +37,20 @@ declare
     held    text;
 begin
     select format('case pg_sequence_last_value(''pgq.tick_ring_phase''::regclass) / 2 %% 3 %s end case;', string_agg(format(
-                'when %1$s then select * into t from pgq.tick_ring_%1$s where tick_queue = %2$s'
+                'when %1$s then select * into last from pgq.tick_ring_%1$s where tick_queue = %2$s'
                 ' order by tick_queue desc, tick_id desc limit 1;', nr, q.queue_id), ' ' order by nr)),
            format('case pg_sequence_last_value(''pgq.tick_ring_phase''::regclass) / 2 %% 3 %s end case;', string_agg(format(
+                'when %1$s then select * into t from pgq.tick_ring_%1$s where tick_queue = %2$s and tick_id = c.top_tick;',
+                nr, q.queue_id), ' ' order by nr)),
+           format('case pg_sequence_last_value(''pgq.tick_ring_phase''::regclass) / 2 %% 3 %s end case;', string_agg(format(
                 'when %1$s then insert into pgq.tick_ring_%1$s values (n.*);', nr), ' ' order by nr)),
-           format('case g %% 3 %s end case;', string_agg(format(
-                'when %1$s then select * into c from pgq.claim_ring_%1$s where queue_id = %2$s and lane = found_.top'
+           format('g := pg_sequence_last_value(''pgq.claim_ring_phase''::regclass) / 2; case g %% 3 %s end case;', string_agg(format(
+                'when %1$s then select * into c from pgq.claim_ring_%1$s where queue_id = %2$s and lane = i_lane'
                 ' and ev_ids is not null order by queue_id desc, lane desc, claim_id desc limit 1;', nr, q.queue_id), ' ' order by nr)),
            format('case g %% 3 %s end case;', string_agg(format(
                 'when %1$s then insert into pgq.claim_ring_%1$s values (c.*);', nr), ' ' order by nr)),
            string_agg(format('pg_relation_size(''pgq.held_%s_%s''::regclass)', q.queue_id, nr), ' + ' order by nr)
-        into newest, store, state, append, held from generate_series(0, 2) nr;
+        into newest, before, store, state, append, held from generate_series(0, 2) nr;
     select format('case n.hi %% %s %s end case;', q.queue_ntables, string_agg(format($b$ when %1$s then
                 select array_agg(w::pgq.job_template order by w.ev_txid, w.ev_id) as jobs, max(w.ev_lane) as top,
                        min(w.ev_lane) as bottom, count(*) as n into found_
@@ -55,14 +63,16 @@ begin
         into jobs from generate_series(0, q.queue_ntables - 1) nr;
 
     execute format($f$
-        create or replace function pgq.%1$I(i_worker text, i_n int4)
+        create or replace function pgq.%1$I(
+            i_worker text, i_n int4, i_lane int4 default 100, i_idle boolean default true, i_dry int8 default null)
         returns table (claim_id int8, token int8, job_id int8, type text, payload text, priority int4, attempt int4,
-            max_attempts int4, losses int4, created_at timestamptz, key text, options jsonb)
+            max_attempts int4, losses int4, created_at timestamptz, key text, options jsonb, dry int8)
         language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp
         set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $b$
         #variable_conflict use_column
         declare
             alive   boolean;
+            last    pgq.tick_ring;
             t       pgq.tick_ring;
             n       pgq.tick_ring;
             c       pgq.claim_ring;
@@ -76,44 +86,62 @@ begin
             <<usual>>
             begin
                 %2$s
-                exit usual when (%3$s > t.tick_event_seq) is not true or current_setting('transaction_isolation') <> 'read committed'
+                exit usual when last.tick_id is null or current_setting('transaction_isolation') <> 'read committed'
                                 or (i_n between 1 and 10000) is not true or length(i_worker) > 200;
+                %10$s
+                exit usual when (c.exhausted and c.seen = c.top_tick and not c.tombs) is not true;
+                t := last;
+                if c.top_tick <> t.tick_id then
+                    %13$s
+                    exit usual when t.tick_id is null;
+                end if;
                 select ended_at is null into alive from pgq.worker where worker = i_worker;
                 exit usual when alive = false;
-                perform from pgq.queue where queue_id = %4$s and not queue_ticker_paused and not queue_external_ticker
-                    and queue_ticker_max_count is null and queue_ticker_max_lag is null and queue_ticker_idle_period is null
-                    for update skip locked;
-                exit usual when not found;
-                %2$s
-                self := pg_current_xact_id();
-                -- phase, snapshot, phase, each in a statement of its own: as in _make_tick()
-                v := %5$s;
-                n.tick_snapshot := pg_current_snapshot();
-                n.hi := %5$s / 2;
-                exit usual when (%3$s > t.tick_event_seq and self >= pg_snapshot_xmax(t.tick_snapshot)
-                    and (pg_snapshot_xmin(n.tick_snapshot) = self or pg_snapshot_xmax(n.tick_snapshot) >= self and not exists (
-                         select from pg_snapshot_xip(n.tick_snapshot) x where x >= pg_snapshot_xmax(t.tick_snapshot)))) is not true;
-                if self < pg_snapshot_xmax(n.tick_snapshot) then
-                    n.tick_snapshot := pgq._with_self(n.tick_snapshot);
+                if %3$s > last.tick_event_seq then
+                    perform from pgq.queue where queue_id = %4$s and not queue_ticker_paused and not queue_external_ticker
+                        and queue_ticker_max_count is null and queue_ticker_max_lag is null and queue_ticker_idle_period is null
+                        for update skip locked;
+                    exit usual when not found;
+                    %2$s
+                    self := pg_current_xact_id();
+                    -- phase, snapshot, phase, each in a statement of its own: as in _make_tick()
+                    v := %5$s;
+                    n.tick_snapshot := pg_current_snapshot();
+                    n.hi := %5$s / 2;
+                    exit usual when (%3$s > last.tick_event_seq and self >= pg_snapshot_xmax(last.tick_snapshot)
+                        and (pg_snapshot_xmin(n.tick_snapshot) = self or pg_snapshot_xmax(n.tick_snapshot) >= self and not exists (
+                             select from pg_snapshot_xip(n.tick_snapshot) x where x >= pg_snapshot_xmax(last.tick_snapshot)))) is not true;
+                    if self < pg_snapshot_xmax(n.tick_snapshot) then
+                        n.tick_snapshot := pgq._with_self(n.tick_snapshot);
+                    end if;
+                    n.tick_queue := %4$s;
+                    n.tick_id := last.tick_id + 1;
+                    n.tick_time := greatest(clock_timestamp(), last.tick_time);
+                    n.tick_event_seq := %3$s;
+                    n.lo := v / 2 - 1 + v %% 2;
+                    n.has_events := true;
+                    %6$s
+                    perform pg_notify('pgq_tick_%4$s', n.tick_id::text);
+                else
+                    exit usual when t.tick_id = last.tick_id;
+                    perform from pgq.queue where queue_id = %4$s and not queue_ticker_paused;
+                    exit usual when not found;
+                    n := last;
                 end if;
-                n.tick_queue := %4$s;
-                n.tick_id := t.tick_id + 1;
-                n.tick_time := greatest(clock_timestamp(), t.tick_time);
-                n.tick_event_seq := %3$s;
-                n.lo := v / 2 - 1 + v %% 2;
-                n.has_events := true;
-                %6$s
-                perform pg_notify('pgq_tick_%4$s', n.tick_id::text);
 
                 exit usual when greatest(t.lo, n.hi - %7$s + 1) <> n.hi or %8$s > 0;
                 if pg_snapshot_xmin(t.tick_snapshot) <> pg_snapshot_xmax(t.tick_snapshot) then
                     late := array(select pg_snapshot_xip(t.tick_snapshot) except select pg_snapshot_xip(n.tick_snapshot));
                 end if;
                 %9$s
-                exit usual when (found_.n between 1 and 64 and found_.bottom > 0) is not true;
-                perform from pgq.lane where queue_id = %4$s and lane = found_.top for update skip locked;
+                if found_.n = 0 and i_dry >= t.tick_id then
+                    return query select null::int8, null::int8, null::int8, null::text, null::text, null::int4, null::int4, null::int4,
+                                        null::int4, null::timestamptz, null::text, null::jsonb, n.tick_id;
+                    return;
+                end if;
+                exit usual when (found_.n between 1 and 64 and found_.bottom > 0 and found_.top = i_lane) is not true;
+                perform from pgq.lane where queue_id = %4$s and lane = i_lane for update skip locked;
                 exit usual when not found;
-                g := pg_sequence_last_value('pgq.claim_ring_phase'::regclass) / 2;
                 %10$s
                 exit usual when (c.exhausted and c.top_tick = t.tick_id and c.seen = t.tick_id and not c.tombs) is not true;
 
@@ -141,7 +169,7 @@ begin
                 c.keyed := exists (select from unnest(mine) j where j.ev_extra2 is not null);
                 c.beats := alive is not null;
                 c.worker := i_worker;
-                c.txid := self;
+                c.txid := pg_current_xact_id();
                 c.at := clock_timestamp();
                 %11$s
                 v := pg_sequence_last_value('pgq.claim_ring_phase'::regclass);
@@ -154,7 +182,8 @@ begin
                                                 from (select distinct j.ev_type from unnest(mine) j) y)
                     select c.claim_id, c.token, j.ev_id, j.ev_type, j.ev_data, j.ev_lane::int4, coalesce(j.ev_retry, 0) + 1,
                            coalesce((o ->> 'max_attempts')::numeric::int4, y.most),
-                           coalesce((o ->> 'losses')::int4, 0), j.ev_time, j.ev_extra2, o
+                           coalesce((o ->> 'losses')::int4, 0), j.ev_time, j.ev_extra2, o,
+                           case when c.exhausted and found_.bottom = found_.top and i_dry >= t.tick_id then n.tick_id end
                     from unnest(mine) with ordinality j
                     left join types y on y.ev_type is not distinct from j.ev_type
                     cross join lateral pgq._options(j.ev_extra1) o
@@ -163,10 +192,11 @@ begin
             end;
             return query
                 select r.claim_id, r.token, null::int8, null::text, null::text, null::int4, null::int4, null::int4, null::int4,
-                       null::timestamptz, null::text, null::jsonb
-                from pgq.claim(%12$L, i_worker, i_n) r where r.claim_id is not null;
+                       null::timestamptz, null::text, null::jsonb, case when r.claim_id is null and i_idle and exists (
+                           select from pgq.queue where queue_id = %4$s and not queue_ticker_paused) then last.tick_id end
+                from pgq.claim(%12$L, i_worker, i_n, i_idle) r;
         end; $b$ $f$,
-        pgq._job_function('take', q), newest, seq, q.queue_id, phase, store, q.queue_ntables, held, jobs, state, append, q.queue_name);
+        pgq._job_function('take', q), newest, seq, q.queue_id, phase, store, q.queue_ntables, held, jobs, state, append, q.queue_name, before);
     execute format('comment on function %s is %L', fn, 'Claim the jobs that have just come; generated, see taker_function()');
     execute format('revoke all on function %s from public', fn);
     perform pgq._grant_function(fn, 'pgq_reader');
@@ -181,11 +211,15 @@ returns text language plpgsql security definer set search_path = pg_catalog, pgq
 -- Function: pgq.taker_function(1)
 --
 --      Name (in schema pgq) of the queue's own function that claims jobs for a worker
---      which has none and was told that some have come: take_N_HASH(worker, n) is
---      claim(queue, worker, n), ticks first where that is due, and returns the jobs
+--      which was told that some have come: take_N_HASH(worker, n, lane, idle, dry) is
+--      claim(queue, worker, n, idle), ticks first where that is due, and returns the jobs
 --      with their claim_id and token, in the columns of claimed(). When there is more
---      to do than usual it returns one row with the claim alone: claimed() has its jobs.
---      No row: no job.
+--      to do than usual it returns one row with the claim alone: claimed() has its jobs;
+--      when there is no job, one row without a claim.
+--
+--      lane (default 100) is the priority that the jobs are likely to have. dry is the last
+--      value that was returned in the column of that name: the tick up to which nothing at
+--      all waits, or null when that is not known.
 -- Errors:
 --      PQ001, PQ023
 -- ----------------------------------------------------------------------
@@ -194,4 +228,4 @@ begin
 end;
 $$;
 comment on function pgq.taker_function(text) is
-'Name, in schema pgq, of the queue''s own function (worker, n) that claims jobs which have just come and returns them: the shortest way from a job to an idle worker.';
+'Name, in schema pgq, of the queue''s own function (worker, n, lane, idle, dry) that claims jobs which have just come and returns them: the shortest way from a job to an idle worker.';
