@@ -14,13 +14,14 @@ from time import monotonic
 from typing import Any
 
 import psycopg
+from psycopg.errors import DeadlockDetected, SerializationFailure
 from psycopg.sql import Identifier
 
 from pgq_py.client import queries
 from pgq_py.client._sync import calls
 from pgq_py.client.acompat import Stop
 from pgq_py.client.listening import Notices
-from pgq_py.errors import PgqError, QueueNotFound, QueuePaused
+from pgq_py.errors import PgqError, QueueNotFound, QueuePaused, SlotClosed
 from pgq_py.settings import Settings
 from pgq_py.ticker.complaints import Complaints
 from pgq_py.ticker.due import Mark, Pace, Watch, worth_trying
@@ -210,6 +211,10 @@ class Session:
             made = calls.value(self._conn, queries.TICKER_TICK, [queue]) is not None
         except (QueuePaused, QueueNotFound):
             self._forget(queue)
+            return
+        except (SlotClosed, SerializationFailure, DeadlockDetected):
+            # a ring rotated at that moment: nothing is broken, and in a rush nobody else would say that there is more
+            self._tick_at.setdefault(queue, now + GRACE)
             return
         except (PgqError, psycopg.Error) as exc:
             self._failed_at[queue] = now

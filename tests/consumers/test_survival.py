@@ -40,6 +40,37 @@ def mirrored(pgq: PgQ, delay: float = 0.0) -> list[Any]:
     return calls
 
 
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_a_ring_that_rotates_at_that_moment_costs_no_session(
+    pgq: PgQ, db: Database, caplog: pytest.LogCaptureFixture, *, exactly_once: bool
+) -> None:
+    """Each third row of a cursor is refused, as by a slot that has just been closed."""
+    db.rows("create sequence nth")
+    db.rows(
+        "create function public.refuse() returns trigger language plpgsql as $$ begin"
+        " if nextval('public.nth') % 3 = 0 then"
+        " raise exception 'closed' using errcode = '40001'; end if; return new; end $$"
+    )
+    for slot in range(3):
+        db.rows(
+            f"create trigger refuse before insert on pgq.cursor_ring_{slot}"
+            " for each row when (new.sub_id > 0) execute function public.refuse()"
+        )
+    got: list[Any] = []
+
+    @pgq.consumer("orders", name="mirror", exactly_once=exactly_once)
+    def mirror(event: Event, *tx: Any) -> None:
+        got.append(event.json)
+
+    with pgq.runner():
+        for number in range(5):
+            pgq.send("orders", number)
+            wait_until(lambda: number in got)  # noqa: B023
+        wait_until(lambda: is_drained(pgq, "mirror"))
+    assert sorted(set(got)) == list(range(5))
+    assert [record.getMessage() for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
+
+
 @pytest.mark.concurrency
 def test_two_workers_under_one_name(quick: Settings, pgq: PgQ, db: Database) -> None:
     """Scenarios 5 and 15: one owner, one standby, which takes over at once when the owner's session ends."""

@@ -21,6 +21,7 @@ from time import monotonic
 from typing import Any
 
 from psycopg import Connection, Error, OperationalError
+from psycopg.errors import DeadlockDetected, SerializationFailure
 from psycopg.pq import TransactionStatus
 
 from pgq_py.client import queries
@@ -43,7 +44,7 @@ from pgq_py.consumers.failures import (
     is_nobodys_fault,
 )
 from pgq_py.consumers.spec import ConsumerSpec
-from pgq_py.errors import ConnectionFailed, ConsumerNotRegistered, PgqError
+from pgq_py.errors import ConnectionFailed, ConsumerNotRegistered, PgqError, SlotClosed
 from pgq_py.settings import Settings
 from pgq_py.types import Event
 
@@ -109,6 +110,10 @@ class Worker:
                     self._turn(subscription, idle)
                 except ConsumerNotRegistered as exc:
                     readmit(conn, self._spec, exc)
+                except (SlotClosed, SerializationFailure, DeadlockDetected) as exc:
+                    # a ring rotated at that moment: the transaction is to be repeated, and nothing else
+                    logger.debug("%s: once more: %s", self._name, exc)
+                    self._failures = {}
         finally:
             subscription.disown()
 

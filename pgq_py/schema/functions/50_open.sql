@@ -33,7 +33,9 @@ returns void language plpgsql as $$
 --         now ran already when the last tick was made, this tick shows them all,
 --         and if ids were drawn since, one of these is new. So a transaction that
 --         stays open for hours elsewhere makes no difference. (Of those that run, a
---         snapshot tells only up to its xmax; ours has to be that far.)
+--         snapshot tells only up to its xmax; ours has to be that far.) In a rush, where
+--         somebody always runs, an event is looked for before the first of them and behind
+--         the last; if there is none, the ticker's next tick will do.
 --      4. All windows up to the newest tick, if they have not more than max_events
 --         events: what _choose_tick() would choose.
 --      5. To peek takes no lock on the registration. So whatever is left to the parts
@@ -56,6 +58,7 @@ declare
     cursors  text;
     move     text;
     events   text;
+    fresh    text;
 begin
     select format(in_slot, 'tick', string_agg(format(
                 'when %1$s then select * into t from pgq.tick_ring_%1$s where tick_queue = %2$s'
@@ -83,6 +86,15 @@ begin
                 where ev_owner is null or ev_owner = sub
                 order by ev_id limit i_at_once;$b$, nr, 'event_' || q.queue_id || '_' || nr), '' order by nr)
         into events from generate_series(0, q.queue_ntables - 1) nr;
+    select string_agg(format($b$ when %1$s then
+                perform from (select (array_agg(x order by x))[1] as low, (array_agg(x order by x desc))[1] as high
+                              from pg_snapshot_xip(n.tick_snapshot) x where x >= pg_snapshot_xmax(t.tick_snapshot)) busy, lateral (
+                    (select from pgq.%2$I where ev_txid >= pg_snapshot_xmax(t.tick_snapshot)
+                     and ev_txid < coalesce(low, pg_snapshot_xmax(n.tick_snapshot)) order by ev_txid limit 1)
+                    union all
+                    (select from pgq.%2$I where ev_txid > high and ev_txid < pg_snapshot_xmax(n.tick_snapshot)
+                     order by ev_txid limit 1)) e limit 1;$b$, nr, 'event_' || q.queue_id || '_' || nr), '' order by nr)
+        into fresh from generate_series(0, q.queue_ntables - 1) nr;
 
     execute format($f$
         create or replace function %1$s(
@@ -143,15 +155,21 @@ begin
                     ticks := %6$s > t.tick_event_seq and self >= pg_snapshot_xmax(t.tick_snapshot)
                         and (pg_snapshot_xmin(n.tick_snapshot) = self or pg_snapshot_xmax(n.tick_snapshot) >= self and not exists (
                              select from pg_snapshot_xip(n.tick_snapshot) x where x >= pg_snapshot_xmax(t.tick_snapshot)));
+                    if ticks is not true and i_tick is null then
+                        case n.hi %% %12$s %15$s end case;
+                        ticks := found;
+                    end if;
                 else
                     ticks := false;
                 end if;
-                if ticks is not true then
+                if ticks is not true and i_tick then
                     -- the parts look whether there is an event
                     %14$s
                     %3$s true);
                     return;
                 end if;
+            end if;
+            if ticks then
                 if self < pg_snapshot_xmax(n.tick_snapshot) then
                     n.tick_snapshot := pgq._with_self(n.tick_snapshot);
                 end if;
@@ -219,7 +237,7 @@ begin
             whole := v < i_at_once;
             return next;
         end; $b$ $f$,
-        fn, find, parts, q.queue_id, newest, seq, phase, store, cursors, before, move, q.queue_ntables, events, guard);
+        fn, find, parts, q.queue_id, newest, seq, phase, store, cursors, before, move, q.queue_ntables, events, guard, fresh);
     execute format('comment on function %s is ''Open a small batch of one queue, with its events; generated''', fn);
     execute format('revoke all on function %s from public', fn);
     perform pgq._grant_function(fn, 'pgq_reader');
