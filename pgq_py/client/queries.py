@@ -80,10 +80,10 @@ PEEK_BATCH: Final = "select e.* from set_config('synchronous_commit', 'off', tru
 the server its last tick may be gone, and another have its id: only for who forgets the batch when the connection is
 lost."""
 
-ACK_PEEKED: Final = "select pgq.ack_peeked(%s, %s, %s, %s)"
-"""Queue, consumer, negative id of a batch, its last tick: 1, it is finished."""
+ACK_PEEKED: Final = "select pgq.ack_peeked(%s, %s, %s, %s, %s)"
+"""Queue, consumer, negative id of a batch, the ticks ahead of it and at its end: 1, it is finished."""
 
-OPEN_PEEKED: Final = "select pgq.open_peeked(%s, %s, %s, %s)"
+OPEN_PEEKED: Final = "select pgq.open_peeked(%s, %s, %s, %s, %s)"
 """The same: id of the batch, which is open now."""
 
 BATCH_EVENT_SQL: Final = (

@@ -108,14 +108,14 @@ def open_with_events(conn: Conn, name: str) -> int:
     *rows, info = found
     with conn.transaction():
         events, batch = [(row[9], row[14]) for row in rows], info[0]
-        peeked = (QUEUE, name, *info[:2])
+        peeked = (QUEUE, name, info[0], info[2], info[1])
         if batch < 0 and (not info[8] or random.random() < 0.5):
-            ((batch,),) = conn.execute("select pgq.open_peeked(%s, %s, %s, %s)", peeked).fetchall()
+            ((batch,),) = conn.execute("select pgq.open_peeked(%s, %s, %s, %s, %s)", peeked).fetchall()
         if not info[8]:
             events = conn.execute("select ev_id, ev_data from pgq.get_batch_events(%s)", (batch,)).fetchall()
         record(conn, "got", name, events)
         if batch < 0:
-            conn.execute("select pgq.ack_peeked(%s, %s, %s, %s)", peeked)
+            conn.execute("select pgq.ack_peeked(%s, %s, %s, %s, %s)", peeked)
         else:
             conn.execute("select pgq.ack(%s, %s, %s)", (QUEUE, name, batch))
     return len(events) or 1

@@ -216,10 +216,10 @@ class Queue(RuleBasedStateMachine):
                 assert (cursor.batch, cursor.last) == (None, last)
                 self.model.open(cursor, batch, upto)
                 assert events == self.model.left(cursor)
-                assert self.call("select pgq.ack_peeked(%s, %s, %s, %s)", name, batch, upto) == 1
+                assert self.call("select pgq.ack_peeked(%s, %s, %s, %s, %s)", name, batch, last, upto) == 1
                 cursor.finish()
                 return
-            batch = self.call("select pgq.open_peeked(%s, %s, %s, %s)", name, batch, upto)
+            batch = self.call("select pgq.open_peeked(%s, %s, %s, %s, %s)", name, batch, last, upto)
         if self._opened(cursor, batch, last, upto):
             assert events == self.model.left(cursor)
 

@@ -56,7 +56,7 @@ def opened(conn: Conn, at_once: int = 500, *, ticks: bool | None = False) -> tup
         return None, None, []
     *events, last = found
     if last[0] < 0:
-        last = value(conn, "select pgq.open_peeked(%s, 'c', %s, %s)", QUEUE, last[0], last[1]), *last[1:]
+        last = value(conn, "select pgq.open_peeked(%s, 'c', %s, %s, %s)", QUEUE, last[0], last[2], last[1]), *last[1:]
     assert all(row[:COLUMNS] == (None,) * COLUMNS for row in events)
     assert last[ID:] == (None,) * 10
     assert [row[ID] for row in events] == sorted(row[ID] for row in events)
@@ -66,6 +66,10 @@ def opened(conn: Conn, at_once: int = 500, *, ticks: bool | None = False) -> tup
 def peek(conn: Conn, at_once: int = 500, *, ticks: bool | None = False, peek: bool = True) -> list[Any]:
     """The rows of the queue's own function."""
     return rows(conn, f"select * from pgq.{opener(conn)}('c', 100, %s, %s, %s)", at_once, ticks, peek)
+
+
+def newest(conn: Conn) -> int:
+    return int(value(conn, "select last_tick_id from pgq.get_queue_info(%s)", QUEUE))
 
 
 def opener(conn: Conn) -> str:
@@ -179,11 +183,11 @@ def test_waiting_for_another_worker_it_holds_up_no_tick(db: Database, conn: Conn
     send(conn, "a")
     if way == "peeked":
         # nobody can know of a batch whose opening is not committed; its end is what counts
-        *_, (batch_too, upto, *_) = peek(conn)
+        *_, (batch_too, upto, last, *_) = peek(conn)
         finish(worker, batch)
         commit(worker)
         with refused("PQ003"):
-            value(conn, "select pgq.ack_peeked(%s, 'c', %s, %s)", QUEUE, batch_too, upto)
+            value(conn, "select pgq.ack_peeked(%s, 'c', %s, %s, %s)", QUEUE, batch_too, last, upto)
         return
     waiting = in_background(lambda: opened(db.connect(), ticks=True))
     stuck: LiteralString = "wait_event = 'transactionid' and datname = current_database()"
@@ -208,40 +212,62 @@ def test_a_rolled_back_tick_takes_its_batch_along(conn: Conn) -> None:
 
 def test_what_was_peeked_at_is_acknowledged_or_opened_once(conn: Conn) -> None:
     send(conn, "a")
-    *_, (batch, upto, *_) = peek(conn, ticks=True)
+    *_, (batch, upto, last, *_) = peek(conn, ticks=True)
     assert batch < 0
     assert value(conn, "select current_batch from pgq.get_consumer_info(%s, 'c')", QUEUE) is None
     assert [row[DATA] for row in peek(conn)] == ["a", None]  # nothing has moved
     send(conn, "b")
     tick(conn)
     assert [row[DATA] for row in peek(conn)] == ["a", "b", None]
-    arguments = QUEUE, batch, upto
+    arguments = QUEUE, batch, last, upto
     with conn.transaction(force_rollback=True):
-        real = value(conn, "select pgq.open_peeked(%s, 'c', %s, %s)", *arguments)
+        real = value(conn, "select pgq.open_peeked(%s, 'c', %s, %s, %s)", *arguments)
         assert rows(conn, "select ev_data from pgq.get_batch_events(%s)", real) == [("a",)]
         assert [row[DATA] for row in peek(conn)] == ["a", None]
         with refused("PQ003"), conn.transaction():
-            value(conn, "select pgq.ack_peeked(%s, 'c', %s, %s)", *arguments)
+            value(conn, "select pgq.ack_peeked(%s, 'c', %s, %s, %s)", *arguments)
         finish(conn, real)
         with refused("PQ003"), conn.transaction():
-            value(conn, "select pgq.open_peeked(%s, 'c', %s, %s)", *arguments)
-    assert value(conn, "select pgq.ack_peeked(%s, 'c', %s, %s)", *arguments) == 1
+            value(conn, "select pgq.open_peeked(%s, 'c', %s, %s, %s)", *arguments)
+    assert value(conn, "select pgq.ack_peeked(%s, 'c', %s, %s, %s)", *arguments) == 1
     for call in ("ack", "open"):
-        for wrong in ((QUEUE, batch, upto), (QUEUE, batch - 1, upto), (QUEUE, None, upto), (QUEUE, batch - 1, None)):
+        now = upto, upto + 1
+        for wrong in (
+            (batch, last, upto),
+            (batch, *now),
+            (batch - 1, last, upto + 1),
+            (None, *now),
+            (batch - 1, upto, None),
+        ):
             with refused("PQ003"):
-                value(conn, f"select pgq.{call}_peeked(%s, 'c', %s, %s)".encode(), *wrong)  # type: ignore[arg-type]
+                value(conn, f"select pgq.{call}_peeked(%s, 'c', %s, %s, %s)".encode(), QUEUE, *wrong)  # type: ignore[arg-type]
     assert [row[DATA] for row in peek(conn)] == ["b", None]
 
 
 def test_a_consumer_that_was_moved_does_not_acknowledge_what_it_peeked_at(conn: Conn) -> None:
     send_and_tick(conn, 1)
     send_and_tick(conn, 1)
-    *_, (batch, upto, *_) = peek(conn)
+    *_, (batch, upto, last, *_) = peek(conn)
     value(conn, "select pgq.seek(%s, 'c', 'latest')", QUEUE)
     value(conn, "select pgq.seek(%s, 'c', 'earliest')", QUEUE)
     with refused("PQ003"):
-        value(conn, "select pgq.ack_peeked(%s, 'c', %s, %s)", QUEUE, batch, upto)
+        value(conn, "select pgq.ack_peeked(%s, 'c', %s, %s, %s)", QUEUE, batch, last, upto)
     assert len(peek(conn)) == 3
+
+
+def test_nor_does_one_that_was_registered_anew_further_back(conn: Conn) -> None:
+    """Its positions begin with one again."""
+    first = newest(conn)
+    for _ in range(2):
+        send_and_tick(conn, 1)
+    value(conn, "select pgq.register_consumer_at(%s, 'new', %s)", QUEUE, first + 1)
+    *_, (batch, upto, last, *_) = rows(conn, f"select * from pgq.{opener(conn)}('new', 100, 500, false, true)")
+    value(conn, "select pgq.unregister_consumer(%s, 'new')", QUEUE)
+    value(conn, "select pgq.register_consumer_at(%s, 'new', %s)", QUEUE, first)
+    for call in ("ack", "open"):
+        with refused("PQ003"):
+            value(conn, f"select pgq.{call}_peeked(%s, 'new', %s, %s, %s)".encode(), QUEUE, batch, last, upto)  # type: ignore[arg-type]
+    assert len(rows(conn, f"select * from pgq.{opener(conn)}('new', 100, 500, false, true)")) == 3
 
 
 def test_peeking_holds_up_no_tick_and_waits_for_nobody(db: Database, conn: Conn) -> None:

@@ -148,12 +148,12 @@ class AsyncSubscription:
 
     async def ack_peeked(self, batch: OpenBatch) -> bool:
         """Acknowledge all of a batch that was only peeked at; True."""
-        parameters = [self.queue, self.consumer, batch.batch_id, batch.cur_tick_id]
+        parameters = [self.queue, self.consumer, batch.batch_id, batch.prev_tick_id, batch.cur_tick_id]
         return bool(await calls.value(self.conn, queries.ACK_PEEKED, parameters))
 
     async def open_peeked(self, batch: OpenBatch) -> OpenBatch:
         """Open a batch that was only peeked at."""
-        parameters = [self.queue, self.consumer, batch.batch_id, batch.cur_tick_id]
+        parameters = [self.queue, self.consumer, batch.batch_id, batch.prev_tick_id, batch.cur_tick_id]
         return replace(batch, batch_id=BatchId(await calls.value(self.conn, queries.OPEN_PEEKED, parameters)))
 
     async def tick_announced(self) -> None:

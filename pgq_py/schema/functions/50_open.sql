@@ -261,8 +261,8 @@ returns text language plpgsql security definer set search_path = pg_catalog, pgq
 --
 --      With peek (default false) a batch that comes with all of its events may stay
 --      unopened, which saves the lock and the writing of half of what a small batch
---      costs. Its id is then negative: ack_peeked() and open_peeked() take it, and
---      the id of its last tick. For who alone works as this consumer.
+--      costs. Its id is then negative: ack_peeked() and open_peeked() take it, with
+--      the ids of its ticks. For who alone works as this consumer.
 --
 -- Parameters:
 --      i_queue_name  - name of the queue

@@ -138,20 +138,22 @@ comment on function pgq.ack(text, text, bigint, bigint) is
 'Acknowledge events of the consumer''s open batch. Returns 1 when the batch is finished, 0 when a part remains.';
 
 
-create or replace function pgq._peeked(r pgq.registration, i_batch_id bigint, i_tick_id bigint)
+create or replace function pgq._peeked(r pgq.registration, i_batch_id bigint, i_prev_tick_id bigint, i_tick_id bigint)
 returns pgq.cursor_ring language plpgsql as $$
 -- ----------------------------------------------------------------------
--- Function: pgq._peeked(3)
+-- Function: pgq._peeked(4)
 --
 --      Cursor of a locked registration, which must stand where it stood when
---      the batch was peeked at: its id is minus the cursor's position.
+--      the batch was peeked at: its id is minus the cursor's position, which
+--      says that it was not moved since. A registration that was removed and
+--      made anew counts from one again, so the tick is compared as well.
 -- Errors:
 --      PQ003  - the consumer was moved, or has opened a batch since
 -- ----------------------------------------------------------------------
 declare
     c  pgq.cursor_ring := pgq._cursor(r.sub_id);
 begin
-    if (c.pos = -i_batch_id and c.batch_id is null and i_tick_id > c.last_tick) is not true then
+    if (c.pos = -i_batch_id and c.last_tick = i_prev_tick_id and c.batch_id is null and i_tick_id > i_prev_tick_id) is not true then
         raise exception 'the batch after position % is not what the consumer stands before', -i_batch_id
             using errcode = 'PQ003',
                   hint = 'It was finished already, or the consumer was moved: nothing was acknowledged. Take the next batch.';
@@ -159,18 +161,20 @@ begin
     return c;
 end;
 $$;
-comment on function pgq._peeked(pgq.registration, bigint, bigint) is 'Cursor of a consumer that has peeked at a batch';
+comment on function pgq._peeked(pgq.registration, bigint, bigint, bigint) is 'Cursor of a consumer that has peeked at a batch';
 
 
-create or replace function pgq.ack_peeked(i_queue_name text, i_consumer_name text, i_batch_id bigint, i_tick_id bigint)
+create or replace function pgq.ack_peeked(
+    i_queue_name text, i_consumer_name text, i_batch_id bigint, i_prev_tick_id bigint, i_tick_id bigint)
 returns integer language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
 -- ----------------------------------------------------------------------
--- Function: pgq.ack_peeked(4)
+-- Function: pgq.ack_peeked(5)
 --
 --      Acknowledge the whole of a batch that was not opened, see opener_function().
 -- Parameters:
---      i_batch_id  - its id, which is negative
---      i_tick_id   - the tick at its end
+--      i_batch_id      - its id, which is negative
+--      i_prev_tick_id  - the tick ahead of it
+--      i_tick_id       - the tick at its end
 -- Returns:
 --      1
 -- Errors:
@@ -183,23 +187,24 @@ declare
 begin
     perform pgq._require_read_committed('ack_peeked');
     r := pgq._locked_registration(i_queue_name, i_consumer_name);
-    perform pgq._place_cursor(pgq._peeked(r, i_batch_id, i_tick_id), pgq._cursor_tick(r.sub_queue, i_tick_id));
+    perform pgq._place_cursor(pgq._peeked(r, i_batch_id, i_prev_tick_id, i_tick_id), pgq._cursor_tick(r.sub_queue, i_tick_id));
     return 1;
 end;
 $$;
-comment on function pgq.ack_peeked(text, text, bigint, bigint) is
+comment on function pgq.ack_peeked(text, text, bigint, bigint, bigint) is
 'Acknowledge the whole of a batch that was peeked at, not opened. Returns 1.';
 
 
-create or replace function pgq.open_peeked(i_queue_name text, i_consumer_name text, i_batch_id bigint, i_tick_id bigint)
+create or replace function pgq.open_peeked(
+    i_queue_name text, i_consumer_name text, i_batch_id bigint, i_prev_tick_id bigint, i_tick_id bigint)
 returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
 -- ----------------------------------------------------------------------
--- Function: pgq.open_peeked(4)
+-- Function: pgq.open_peeked(5)
 --
 --      Open a batch that was peeked at after all, to acknowledge a part of it or
 --      to nack some of its events.
 -- Parameters:
---      as ack_peeked(4)
+--      as ack_peeked(5)
 -- Returns:
 --      id of the batch
 -- Errors:
@@ -213,12 +218,12 @@ declare
 begin
     perform pgq._require_read_committed('open_peeked');
     r := pgq._locked_registration(i_queue_name, i_consumer_name);
-    c := pgq._peeked(r, i_batch_id, i_tick_id);
+    c := pgq._peeked(r, i_batch_id, i_prev_tick_id, i_tick_id);
     c.next_tick := (pgq._cursor_tick(r.sub_queue, i_tick_id)).tick_id;
     c.batch_id := nextval('pgq.batch_id_seq');
     perform pgq._move_cursor(c);
     return c.batch_id;
 end;
 $$;
-comment on function pgq.open_peeked(text, text, bigint, bigint) is
+comment on function pgq.open_peeked(text, text, bigint, bigint, bigint) is
 'Open a batch that was peeked at, to acknowledge a part of it or to nack events. Returns its id.';
