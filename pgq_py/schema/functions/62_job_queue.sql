@@ -446,7 +446,7 @@ begin
     execute format('drop function pgq.%I(int8[])', pgq._job_function('job_rows', q));
     execute format('drop function pgq.%I(int8, int8, text, int4, boolean, boolean)', pgq._job_function('work', q));
     execute format('drop procedure pgq.%I(int8, int8, int8[], text, int4)', pgq._job_function('work_on', q));
-    execute format('drop function pgq.%I(text, int4)', pgq._job_function('take', q));
+    execute format('drop function pgq.%I', pgq._job_function('take', q));
     delete from pgq.schedule where queue_id = q.queue_id;
     delete from pgq.lane where queue_id = q.queue_id;
     delete from pgq.job_queue where queue_id = q.queue_id;
