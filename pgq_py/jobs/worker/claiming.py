@@ -68,6 +68,9 @@ class Claiming:
         if self._conn is None or self._conn.closed:
             self._notices = None
             self._conn = await connect_until_async(self._settings, "claiming", self._stop)
+            if self._conn is not None and self.pooled:
+                # the session is not ours, nor is its default; each transaction says it anew
+                await self._conn.set_isolation_level(IsolationLevel.READ_COMMITTED)
         return self._conn is not None
 
     async def disconnect(self) -> None:
@@ -96,11 +99,10 @@ class Claiming:
         return Taken(claim, None if job_id is None else [_job(row[3:]) for row in found], dry)
 
     async def _lightly(self, statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Run a claim, READ COMMITTED: behind a pooler the session is not ours, nor is its default."""
+        """Run a claim; behind a pooler in a transaction, which can say that it is READ COMMITTED."""
         conn = self._connection
         async with AsyncExitStack() as stack:
             if self.pooled:
-                await conn.set_isolation_level(IsolationLevel.READ_COMMITTED)
                 await stack.enter_async_context(calls.transaction(conn))
             stack.enter_context(translate())
             cursor = await stack.enter_async_context(AsyncCursor(conn, row_factory=tuple_row))
