@@ -169,8 +169,9 @@ returns pgq.claim_ring language plpgsql as $$
 --      4. Nothing at all: if a tick is due, make it and look once more. So jobs are
 --         worked without a ticker. When none seems to be alive, that comes first, or urgent
 --         jobs would wait until all others are done.
+--         The lane of jobs that must run alone is looked at by all, for 5.
 --      5. What ticks up to now bring to a lane never changes: a claim that found nothing
---         above its lane spares the next one that look, until there is a new tick. So a
+--         above its lane, nor to be run alone, spares the next one that look, until there is a new tick. So a
 --         look at a lane that may have something is put off until the first one is met
 --         that has: the last claim of that one may say that there is nothing.
 --
@@ -181,6 +182,7 @@ declare
     beats   boolean := i_worker is not null and pgq._worker_beats(i_worker);
     newest  pgq.tick_ring := pgq._newest_tick(q.queue_id);
     below   int4 := 32001;
+    seen    int8;
     lanes   int2[];
     next    int4;
     likely  pgq.claim_ring[];
@@ -192,7 +194,7 @@ begin
        and pgq._tick_if_due(q, true) is not null then
         newest := pgq._newest_tick(q.queue_id);
     end if;
-    if i_idle and i_last_lane > 0 and i_last_seen = newest.tick_id then
+    if i_last_lane > 0 and i_last_seen = newest.tick_id then
         perform from pgq.lane where queue_id = q.queue_id and lane = i_last_lane for update;
         below := i_last_lane;
         c := pgq._claim_lane(q, i_last_lane, i_worker, beats, i_n, newest.tick_id);
@@ -201,8 +203,9 @@ begin
         end if;
     end if;
     for round in 1 .. 2 loop
+        seen := newest.tick_id;
         lanes := array(select lane from pgq.lane
-                       where queue_id = q.queue_id and (lane between 1 and below - 1 or (lane = 0 and i_idle and below = 32001))
+                       where queue_id = q.queue_id and (lane between 1 and below - 1 or (lane = 0 and below = 32001))
                        order by lane = 0 desc, lane desc);
         next := 1;
         while next <= cardinality(lanes) loop
@@ -211,7 +214,7 @@ begin
                 next := i + 1;
                 c := pgq._lane_state(q.queue_id, lanes[i]);
                 continue when c.exhausted and c.top_tick >= newest.tick_id;
-                if i_idle and not c.exhausted and c.seen = newest.tick_id then
+                if not c.exhausted and c.seen = newest.tick_id then
                     likely := '{}';
                 end if;
                 likely := likely || c;
@@ -219,9 +222,13 @@ begin
             end loop;
             foreach c in array likely loop
                 continue when c.exhausted and (pgq._next_in_lane(q, c, newest, 1)).claim_id is null;
+                if c.lane = 0 and not i_idle then
+                    seen := null;
+                    continue;
+                end if;
                 perform from pgq.lane where queue_id = q.queue_id and lane = c.lane for update;
                 below := c.lane;
-                c := pgq._claim_lane(q, c.lane, i_worker, beats, i_n, case when i_idle then newest.tick_id end);
+                c := pgq._claim_lane(q, c.lane, i_worker, beats, i_n, seen);
                 if c.claim_id is not null then
                     return c;
                 end if;
