@@ -126,9 +126,87 @@ def test_whom_it_tells_that_nothing_is_left(conn: Conn) -> None:
     assert dry == newest(conn)
     value(conn, "select pgq.force_tick(%s)", QUEUE)
     assert take(conn, dry=dry) == Taken(NOTHING, [], newest(conn))
-    assert take(conn, idle=False).dry is None
+    assert take(conn, idle=False).dry == newest(conn)
+    enqueue(conn, "e")
+    tick(conn, QUEUE)
     conn.execute("select pgq.pause_queue(%s)", (QUEUE,))
-    assert take(conn, dry=dry).dry is None
+    assert take(conn, dry=dry) == Taken(NOTHING, [])
+
+
+def test_what_was_in_flight_at_the_last_tick_comes_as_soon_as_it_is_committed(db: Database, conn: Conn) -> None:
+    """Its id was drawn before that tick, so the sequence says nothing of it."""
+    late = db.connect()
+    begin(late)
+    enqueue(late, "late")
+    enqueue(conn, "early")
+    take(conn)
+    dry = take(conn).dry
+    assert take(conn, dry=dry) == Taken(NOTHING, [], dry)
+    commit(late)
+    assert [job[1] for job in take(conn, dry=dry).jobs or []] == ["late"]
+    assert newest(conn) == (dry or 0) + 1
+
+
+def test_jobs_that_run_beside_others_in_flight_are_taken_at_once(db: Database, conn: Conn) -> None:
+    dry = take(conn).dry
+    others = [db.connect() for _ in range(4)]
+    for nth, other in enumerate(others):
+        begin(other)
+        enqueue(other, f"other {nth}")
+        enqueue(conn, f"{nth}")
+    c, jobs, dry = take(conn, dry=dry)
+    assert [job[1] for job in jobs or []] == list("0123")
+    commit(others[2])
+    rollback(others[1])
+    enqueue(conn, "4")
+    assert [job[1] for job in take(conn, dry=dry).jobs or []] == ["other 2", "4"]
+    complete(conn, c)
+
+
+def test_a_look_that_finds_nothing_writes_nothing(db: Database, conn: Conn) -> None:
+    """Neither for ids that were drawn in vain, nor for what runs or has failed since the newest tick."""
+    other = db.connect()
+    begin(other)
+    enqueue(other, "never")
+    enqueue(conn, "a")
+    take(conn)
+    dry = take(conn).dry
+    for _ in range(2):
+        begin(conn)
+        assert take(conn, dry=dry) == Taken(NOTHING, [], dry)
+        assert value(conn, "select pg_current_xact_id_if_assigned() is null")
+        commit(conn)
+        rollback(other)
+    assert newest(conn) == dry
+
+
+def test_a_worker_that_is_never_idle_keeps_to_the_short_way(conn: Conn) -> None:
+    """One that always has something in hand: claim() says for it, too, that nothing waits above."""
+    enqueue_many(conn, 100)
+    assert take(conn, 100, idle=False).jobs is None
+    dry = take(conn, idle=False).dry
+    assert dry == newest(conn)
+    enqueue(conn, "a")
+    c, jobs, dry = take(conn, idle=False, dry=dry)
+    assert [job[1] for job in jobs or []] == ["a"]
+    assert dry == newest(conn)
+    assert take(conn, idle=False, dry=dry).dry == dry
+    complete(conn, c)
+
+
+def test_what_has_to_run_alone_waits_for_an_idle_worker(conn: Conn) -> None:
+    """And while it does, nobody is told that nothing waits."""
+    set_clock(conn)
+    beat(conn, "w")
+    enqueue(conn, "alone")
+    assert take(conn, worker="w").claim.id is not None
+    assert watch(conn, 30) == 1
+    for nth in range(3):
+        enqueue(conn, f"{nth}")
+        c, _, dry = take(conn, idle=False)
+        assert (types(conn, c), dry) == ([f"{nth}"], None)
+        assert take(conn, idle=False).dry is None
+    assert types(conn, take(conn).claim) == ["alone"]
 
 
 def test_a_wrong_guess_of_the_priority_costs_time_alone(conn: Conn) -> None:
@@ -267,6 +345,7 @@ def test_locked_ticks_and_lanes_are_left_to_claim(db: Database, conn: Conn) -> N
     begin(other)
     value(other, "select pgq.ticker(%s)", QUEUE)
     assert take(conn).claim.id is None
+    assert take(conn, dry=newest(conn)) == Taken(NOTHING, [], newest(conn))
     commit(other)
     enqueue(conn, "b")
     begin(other)

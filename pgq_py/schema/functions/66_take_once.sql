@@ -15,14 +15,17 @@ returns void language plpgsql as $$
 --
 --      1. The lane is guessed. If its last claim says that nothing was left in it, nor
 --         waited above it, up to some tick t, what comes next is behind t.
---      2. If ids were drawn since the newest tick, another is made, as by the open function
---         of consumers (50_open.sql). The window from t to the newest is read as a whole,
---         all lanes of it; if the highest one is as guessed, it is the one to claim from.
+--      2. What has come since t is read as a whole, all lanes of it, as a tick made now would
+--         show it, but only between the transactions that run now, as by _new_events(). A
+--         look that finds nothing writes nothing. If there is anything that the newest tick
+--         does not show, that tick is made now, provided that the newest one still is when
+--         the tick lock is held: then nothing has changed since. If the highest lane
+--         is as guessed, that is the one to claim from.
 --      3. Its state is read again, with the lane's lock.
---      4. Where the tick lock is held, nothing is waited for: what is locked is left to
---         claim(), which waits.
+--      4. Where the tick lock is held, nothing is waited for. Who else has it makes the tick,
+--         and tells; a lane that is locked is left to claim(), which waits.
 --      5. Who knows that nothing at all waited up to t knows it up to the newest tick now,
---         if the window had jobs of this lane alone and they are all claimed.
+--         if nothing has come since, or jobs of this lane alone and they are all claimed.
 -- ----------------------------------------------------------------------
 declare
     fn      text := format('pgq.%I(text, int4, int4, boolean, int8)', pgq._job_function('take', q));
@@ -53,12 +56,11 @@ begin
         into newest, before, store, state, append, held from generate_series(0, 2) nr;
     select format('case n.hi %% %s %s end case;', q.queue_ntables, string_agg(format($b$ when %1$s then
                 select array_agg(w::pgq.job_template order by w.ev_txid, w.ev_id) as jobs, max(w.ev_lane) as top,
-                       min(w.ev_lane) as bottom, count(*) as n into found_
-                from (select * from pgq.event_%2$s_%1$s
-                      where ev_txid >= pg_snapshot_xmax(t.tick_snapshot) and ev_txid < pg_snapshot_xmax(n.tick_snapshot)
-                        and pg_visible_in_snapshot(ev_txid, n.tick_snapshot) and ev_lane is not null
-                      union all
-                      select * from pgq.event_%2$s_%1$s where ev_txid = any (late) and ev_lane is not null
+                       min(w.ev_lane) as bottom, count(*) as n,
+                       bool_or(not pg_visible_in_snapshot(w.ev_txid, last.tick_snapshot)) as fresh into found_
+                from (select e.* from unnest(lows, highs) gap(low, high), lateral (
+                          select * from pgq.event_%2$s_%1$s
+                          where ev_lane = any (lanes) and ev_txid > low and ev_txid < high limit 65) e
                       limit 65) w;$b$, nr, q.queue_id), '' order by nr))
         into jobs from generate_series(0, q.queue_ntables - 1) nr;
 
@@ -78,8 +80,11 @@ begin
             c       pgq.claim_ring;
             mine    pgq.job_template[];
             found_  record;
-            late    xid8[] := '{}';
-            self    xid8;
+            lanes   int2[];
+            lows    xid8[];
+            highs   xid8[];
+            running xid8[];
+            late    int8[];
             v       int8;
             g       int8;
         begin
@@ -97,22 +102,49 @@ begin
                 end if;
                 select ended_at is null into alive from pgq.worker where worker = i_worker;
                 exit usual when alive = false;
-                if %3$s > last.tick_event_seq then
-                    perform from pgq.queue where queue_id = %4$s and not queue_ticker_paused and not queue_external_ticker
-                        and queue_ticker_max_count is null and queue_ticker_max_lag is null and queue_ticker_idle_period is null
-                        for update skip locked;
-                    exit usual when not found;
-                    %2$s
-                    self := pg_current_xact_id();
+                for attempt in 1 .. 2 loop
                     -- phase, snapshot, phase, each in a statement of its own: as in _make_tick()
                     v := %5$s;
                     n.tick_snapshot := pg_current_snapshot();
                     n.hi := %5$s / 2;
-                    exit usual when (%3$s > last.tick_event_seq and self >= pg_snapshot_xmax(last.tick_snapshot)
-                        and (pg_snapshot_xmin(n.tick_snapshot) = self or pg_snapshot_xmax(n.tick_snapshot) >= self and not exists (
-                             select from pg_snapshot_xip(n.tick_snapshot) x where x >= pg_snapshot_xmax(last.tick_snapshot)))) is not true;
-                    if self < pg_snapshot_xmax(n.tick_snapshot) then
+                    exit usual when pg_snapshot_xmax(n.tick_snapshot) < pg_snapshot_xmax(last.tick_snapshot);
+                    if pg_current_xact_id_if_assigned() < pg_snapshot_xmax(n.tick_snapshot) then
                         n.tick_snapshot := pgq._with_self(n.tick_snapshot);
+                    end if;
+                    exit usual when greatest(t.lo, n.hi - %7$s + 1) <> n.hi or %8$s > 0;
+                    lanes := array(select lane from pgq.lane where queue_id = %4$s);
+                    lows := array[(pg_snapshot_xmax(t.tick_snapshot)::text::int8 - 1)::text::xid8];
+                    highs := array[pg_snapshot_xmax(n.tick_snapshot)];
+                    if pg_snapshot_xmin(n.tick_snapshot) <> pg_snapshot_xmax(n.tick_snapshot) then
+                        running := array(select x from pg_snapshot_xip(n.tick_snapshot) x
+                                         where x >= pg_snapshot_xmax(t.tick_snapshot) order by x);
+                        lows := lows || running;
+                        highs := running || highs;
+                    end if;
+                    if pg_snapshot_xmin(t.tick_snapshot) <> pg_snapshot_xmax(t.tick_snapshot) then
+                        late := array(select pg_snapshot_xip(t.tick_snapshot)::text::int8
+                                      except select pg_snapshot_xip(n.tick_snapshot)::text::int8 order by 1);
+                        lows := lows || array(select (x - 1)::text::xid8 from unnest(late) x order by x);
+                        highs := highs || array(select (x + 1)::text::xid8 from unnest(late) x order by x);
+                    end if;
+                    %9$s
+                    exit when not found_.fresh;
+                    if found_.fresh then
+                        perform from pgq.queue where queue_id = %4$s and not queue_ticker_paused and not queue_external_ticker
+                            and queue_ticker_max_count is null and queue_ticker_max_lag is null and queue_ticker_idle_period is null
+                            for update skip locked;
+                    end if;
+                    if found_.n = 0 or not found then
+                        exit usual when (i_dry >= t.tick_id and (found_.n = 0 or t.tick_id = last.tick_id)) is not true;
+                        return query select null::int8, null::int8, null::int8, null::text, null::text, null::int4, null::int4, null::int4,
+                                            null::int4, null::timestamptz, null::text, null::jsonb, last.tick_id;
+                        return;
+                    end if;
+                    g := last.tick_id;
+                    %2$s
+                    if last.tick_id <> g then
+                        exit usual when attempt = 2;
+                        continue;
                     end if;
                     n.tick_queue := %4$s;
                     n.tick_id := last.tick_id + 1;
@@ -122,22 +154,13 @@ begin
                     n.has_events := true;
                     %6$s
                     perform pg_notify('pgq_tick_%4$s', n.tick_id::text);
-                else
-                    exit usual when t.tick_id = last.tick_id;
+                    last := n;
+                    exit;
+                end loop;
+                if n.tick_id is null then
                     perform from pgq.queue where queue_id = %4$s and not queue_ticker_paused;
                     exit usual when not found;
                     n := last;
-                end if;
-
-                exit usual when greatest(t.lo, n.hi - %7$s + 1) <> n.hi or %8$s > 0;
-                if pg_snapshot_xmin(t.tick_snapshot) <> pg_snapshot_xmax(t.tick_snapshot) then
-                    late := array(select pg_snapshot_xip(t.tick_snapshot) except select pg_snapshot_xip(n.tick_snapshot));
-                end if;
-                %9$s
-                if found_.n = 0 and i_dry >= t.tick_id then
-                    return query select null::int8, null::int8, null::int8, null::text, null::text, null::int4, null::int4, null::int4,
-                                        null::int4, null::timestamptz, null::text, null::jsonb, n.tick_id;
-                    return;
                 end if;
                 exit usual when (found_.n between 1 and 64 and found_.bottom > 0 and found_.top = i_lane) is not true;
                 perform from pgq.lane where queue_id = %4$s and lane = i_lane for update skip locked;
@@ -177,23 +200,25 @@ begin
                     raise exception 'the claim ring rotated at this moment'
                         using errcode = '40001', detail = 'Nothing was claimed.', hint = 'Repeat the call.';
                 end if;
+                -- as in claimed(), without what only a job with options needs, and default policies of _retry_policy()
                 return query
-                    with types as materialized (select y.ev_type, pgq._max_attempts(%4$s, y.ev_type, '{}') as most
-                                                from (select distinct j.ev_type from unnest(mine) j) y)
                     select c.claim_id, c.token, j.ev_id, j.ev_type, j.ev_data, j.ev_lane::int4, coalesce(j.ev_retry, 0) + 1,
-                           coalesce((o ->> 'max_attempts')::numeric::int4, y.most),
+                           coalesce((o ->> 'max_attempts')::numeric::int4, (
+                               select p.max_retries from pgq.retry_policy p
+                               where p.queue_id = %4$s and p.consumer_name in ('job:' || j.ev_type, '')
+                               order by p.consumer_name desc limit 1) + 1, 6),
                            coalesce((o ->> 'losses')::int4, 0), j.ev_time, j.ev_extra2, o,
                            case when c.exhausted and found_.bottom = found_.top and i_dry >= t.tick_id then n.tick_id end
-                    from unnest(mine) with ordinality j
-                    left join types y on y.ev_type is not distinct from j.ev_type
-                    cross join lateral pgq._options(j.ev_extra1) o
+                    from (select m.*, case when m.ev_extra1 is null then '{}' else pgq._options(m.ev_extra1) end as o
+                          from unnest(mine) with ordinality m) j
                     order by j.ordinality;
                 return;
             end;
             return query
                 select r.claim_id, r.token, null::int8, null::text, null::text, null::int4, null::int4, null::int4, null::int4,
-                       null::timestamptz, null::text, null::jsonb, case when r.claim_id is null and i_idle and exists (
-                           select from pgq.queue where queue_id = %4$s and not queue_ticker_paused) then last.tick_id end
+                       null::timestamptz, null::text, null::jsonb,
+                       case when r.claim_id is null and exists (select from pgq.queue where queue_id = %4$s and not queue_ticker_paused)
+                                 and (i_idle or not pgq.solo_waits(%12$L)) then last.tick_id end
                 from pgq.claim(%12$L, i_worker, i_n, i_idle) r;
         end; $b$ $f$,
         pgq._job_function('take', q), newest, seq, q.queue_id, phase, store, q.queue_ntables, held, jobs, state, append, q.queue_name, before);
