@@ -180,6 +180,10 @@ RELEASE: Final = "select pgq.release(%s)"
 ARM_WAKE: Final = "select pgq.arm_wake(%s)"
 """Ask producers to notify pgq_wake for so many ms; 0 stops it."""
 
+NOTIFYING: Final = """select count(*) from pg_locks
+    where locktype = 'object' and database = 0 and classid = 'pg_database'::regclass and objid = 0"""
+"""How many transactions that notify are about to commit: one does, the others wait for the lock that it has."""
+
 WAKE_ARMED_MS: Final = "select pgq.wake_armed_ms()"
 """For how many ms they will."""
 

@@ -69,21 +69,29 @@ class Pace:
     """Whether to be woken or to keep looking.
 
     Asleep, every event sends a notification, and a tick follows it at once: the lowest latency, and nothing to do while
-    idle. But PostgreSQL lets one notifying transaction commit at a time, so from some rate on the notifications halve
-    what producers get done; then the ticker takes them off and looks by itself, a few hundred times a second, until the
-    rate has fallen by half. The rate is that of ticks or of notifications, whichever is higher: producers that queue up
-    to notify keep the ticker from ticking, which notifies too, and events for later bring no tick at all. In a rush
-    nobody notifies, and consumers make most ticks; then the rate is that of events, or of transactions if that is lower
-    (many events of one would notify once).
+    idle. But PostgreSQL lets one notifying transaction commit at a time. One producer loses nothing by that; several
+    that commit at once get half done of what they could. So when they are seen to queue up, or come faster than the
+    ticker can hear them, it takes the notifications off and looks by itself, a few hundred times a second, until the
+    rate has fallen to half of what it was.
+
+    The rate is that of ticks or of notifications, whichever is higher: events for later bring no tick. In a rush nobody
+    notifies, and consumers make most ticks; then the rate is that of events, or of transactions if that is lower (many
+    events of one would notify once).
     """
 
     WINDOW = 0.2
 
-    def __init__(self, busy_rate: float = 80.0) -> None:
-        self._busy, self._calm = busy_rate, busy_rate / 2
+    CROWD = 1.25
+    """Notifying transactions that commit or wait for it, on average of some looks: more than one at a time."""
+
+    LOOKS = 4
+
+    def __init__(self, lively_rate: float = 80.0, busy_rate: float = 1500.0) -> None:
+        self._lively, self._busy, self._calm = lively_rate, busy_rate, busy_rate / 2
         self._ticks: deque[float] = deque()
         self._wakes: deque[float] = deque()
         self._seen: deque[tuple[float, int, int]] = deque()
+        self._committing: deque[int] = deque(maxlen=self.LOOKS)
         self.busy = False
 
     def ticked(self, now: float) -> None:
@@ -100,6 +108,16 @@ class Pace:
         while len(self._seen) > 2 and self._seen[1][0] < now - self.WINDOW:
             self._seen.popleft()
 
+    @property
+    def wonders(self) -> bool:
+        """There are enough notifications for producers to be in each other's way: `committing` tells whether they are.
+        As of the last decision."""
+        return not self.busy and len(self._wakes) >= self._lively * self.WINDOW
+
+    def committing(self, transactions: int) -> None:
+        """So many notifying transactions were about to commit at some moment."""
+        self._committing.append(transactions)
+
     def _sent(self) -> float:
         """Events or transactions a second, as seen during the last window."""
         if len(self._seen) < 2:
@@ -114,7 +132,12 @@ class Pace:
                 times.popleft()
         rate = max(len(self._ticks), len(self._wakes)) / self.WINDOW
         if self.busy:
-            rate = max(rate, self._sent())
-        busy = rate >= (self._calm if self.busy else self._busy)
-        changed, self.busy = busy != self.busy, busy
-        return changed
+            self.busy = max(rate, self._sent()) >= self._calm
+            return not self.busy
+        if not self.wonders:
+            self._committing.clear()
+        crowd = len(self._committing) == self.LOOKS and sum(self._committing) >= self.CROWD * self.LOOKS
+        if crowd or rate >= self._busy:
+            self.busy, self._calm = True, min(rate, self._busy) / 2
+            self._committing.clear()
+        return self.busy

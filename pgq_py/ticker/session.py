@@ -43,9 +43,17 @@ GRACE = 0.003
 """Seconds between the announcement of an event and the tick for it, while it is calm. A consumer that listens has heard
 of it too, and ticks on its own way to the event; then nothing is left to do."""
 
+SPACING = 0.005
+"""Seconds between two ticks of a queue that it makes itself while it is calm: nobody waits for them but those who poll,
+or hear of ticks alone."""
+
 FULL_LOOK = 10.0
 """Seconds between probes of every queue, also of those whose sequence has not moved: a replayed dead letter keeps its
 id. In a rush, when producers are not asked to announce, as often as the fallback."""
+
+
+CROWD_LOOK = 0.04
+"""Seconds between looks at whether producers that notify are in each other's way, while there are many."""
 
 
 class Session:
@@ -63,8 +71,9 @@ class Session:
         self._release_at: dict[str, float] = {}
         self._hot: dict[str, float] = {}
         self._tick_at: dict[str, float] = {}
+        self._ticked_at: dict[str, float] = {}
         self._armed_xmax = 0
-        self._renew_at = self._look_at = self._full_at = 0.0
+        self._renew_at = self._look_at = self._full_at = self._crowd_at = 0.0
         self._delay = FIRST_LOOK
         self._probe_took = 0.0
 
@@ -92,7 +101,8 @@ class Session:
         woken, later = self._woken()
         for queue in woken:
             self._hot[queue] = now
-            self._tick_at.setdefault(queue, now if self._pace.busy else now + GRACE)
+            calm_at = max(now + GRACE, self._ticked_at.get(queue, 0.0) + SPACING)
+            self._tick_at.setdefault(queue, now if self._pace.busy else calm_at)
         for queue in self._due_now(now):
             self._tick(queue)
         if later:
@@ -131,6 +141,10 @@ class Session:
         now = monotonic()
         for queue in [queue for queue, at in self._hot.items() if now - at > Pace.WINDOW]:
             del self._hot[queue]
+        if self._pace.wonders and now >= self._crowd_at:
+            self._pace.committing(calls.value(self._conn, queries.NOTIFYING))
+            # where the server has very many locks, looking at them takes long
+            self._crowd_at = now + max(CROWD_LOOK, 50 * (monotonic() - now))
         if self._pace.decide(now):
             if self._pace.busy:
                 calls.value(self._conn, queries.ARM_WAKE, [0])
@@ -225,7 +239,7 @@ class Session:
         if made:
             self.ticks += 1
             self._pace.ticked(now)
-            self._hot[queue] = now
+            self._hot[queue] = self._ticked_at[queue] = now
 
     def _release(self, queue: str) -> None:
         """Release what is due in one queue; the tick that shows it follows."""
@@ -252,8 +266,8 @@ class Session:
             self._release_at[queue] = now + max(wait_ms / 1000, self._settings.tick_interval)
 
     def _forget(self, queue: str) -> None:
-        self._hot.pop(queue, None)
-        self._release_at.pop(queue, None)
+        for times in (self._hot, self._ticked_at, self._release_at):
+            times.pop(queue, None)
 
     def _complain(self, subject: str, exc: Exception) -> None:
         """Log it, unless it is the connection that failed: that ends the session."""

@@ -62,7 +62,7 @@ def test_what_becomes_visible_is_probed_afterwards(steps: list[tuple[bool, int]]
 
 
 def test_a_rush_is_looked_at_and_a_trickle_wakes() -> None:
-    pace = Pace(busy_rate=100)
+    pace = Pace(lively_rate=20, busy_rate=100)
     now = 0.0
     for _ in range(100):
         now += 0.02  # 50 a second
@@ -82,9 +82,39 @@ def test_a_rush_is_looked_at_and_a_trickle_wakes() -> None:
     assert not pace.busy
 
 
+def test_producers_that_queue_up_to_notify_are_let_go() -> None:
+    """And asked to notify again when only half as many are left, which did not queue up."""
+    pace, now = Pace(lively_rate=100, busy_rate=1000), 0.0
+
+    def second(rate: int, committing: tuple[int, ...]) -> None:
+        nonlocal now
+        for nth in range(rate):
+            now += 1 / rate
+            pace.woken(now, 1)
+            if pace.wonders and nth % 8 == 0:
+                pace.committing(committing[nth // 8 % len(committing)])
+            pace.decide(now)
+
+    def state() -> tuple[bool, bool]:
+        return pace.wonders, pace.busy
+
+    second(80, (3,))
+    assert state() == (False, False)
+    second(400, (0, 1, 1, 2))
+    assert state() == (True, False)
+    second(400, (1, 2))
+    assert state() == (False, True)
+    second(240, (1,))
+    assert state() == (False, True)
+    second(150, (1,))
+    assert state() == (True, False)
+    second(400, (1,))
+    assert state() == (True, False)
+
+
 def test_notifications_count_as_a_rush() -> None:
     """Producers that queue up to notify keep the ticker from ticking; and events for later bring no tick at all."""
-    pace = Pace(busy_rate=100)
+    pace = Pace(lively_rate=20, busy_rate=100)
     pace.woken(0.0, 10)
     assert not pace.decide(0.0)
     pace.woken(0.1, 20)
@@ -96,7 +126,7 @@ def test_notifications_count_as_a_rush() -> None:
 
 def test_what_consumers_tick_keeps_a_rush_going_and_starts_none() -> None:
     """Events of one transaction count once: they would notify once."""
-    pace = Pace(busy_rate=100)
+    pace = Pace(lively_rate=20, busy_rate=100)
     for nth in range(30):
         pace.seen(nth / 50, nth * 20, nth * 20)
         assert not pace.decide(nth / 50)

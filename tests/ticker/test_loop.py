@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 import pytest
@@ -35,6 +37,21 @@ def _has_ticked(db: Database, number: int) -> bool:
 def wait_for_ticks(ticker: Ticker, count: int, timeout: float = 10) -> None:
     wait_until(lambda: ticker.ticks >= count, timeout, f"tick {count}")
     assert ticker.ticks == count
+
+
+@contextmanager
+def in_threads(over: threading.Event, *targets: Callable[[], None]) -> Iterator[None]:
+    """They run until the end of the block, of which they are told."""
+    over.clear()
+    threads = [threading.Thread(target=target) for target in targets]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
 
 
 def test_it_ticks_when_there_is_something_new_and_not_otherwise(pgq: PgQ, db: Database) -> None:
@@ -126,6 +143,36 @@ def test_a_queue_that_somebody_has_locked_stalls_no_other(pgq: PgQ, db: Database
         admin.commit()
         wait_until(lambda: ticks(db, "locked") == 2)
         assert ticker.leads
+
+
+def test_producers_in_each_others_way_are_asked_to_notify_no_more(private_db: Database) -> None:
+    """At a rate that one alone has no trouble with: a commit takes 5 ms, and PostgreSQL lets one notify at a time."""
+    for statement in (
+        "alter system set fsync = on",
+        "alter system set commit_siblings = 0",
+        "alter system set commit_delay = 5000",
+        "select pg_reload_conf()",
+    ):
+        private_db.rows(statement)
+    over = threading.Event()
+
+    def produce() -> None:
+        with private_db.connect() as conn:
+            while not over.is_set():
+                pgq.send("orders", 1, conn=conn)
+
+    with PgQ(private_db.dsn) as pgq, running_ticker(private_db.dsn) as ticker:
+        pgq.create_queue("orders")
+        wait_until(lambda: ticker._session, what="a session")
+        assert ticker._session is not None
+        pace = ticker._session._pace
+        with in_threads(over, produce):
+            wait_until(lambda: len(pace._committing) == pace.LOOKS, what="looks")
+            assert not pace.busy
+        with in_threads(over, *[produce] * 4):
+            wait_until(lambda: private_db.value("select pgq.wake_armed_ms()") == 0, what="no more notifications")
+            assert pace._calm < 750
+        wait_until(lambda: private_db.value("select pgq.wake_armed_ms()") > 0, what="notifications")
 
 
 def test_paused_and_dropped_queues_are_left_alone(pgq: PgQ, db: Database, caplog: pytest.LogCaptureFixture) -> None:
