@@ -42,6 +42,13 @@ GATHER = 0.005
 LONGEST_GATHER = 0.03
 """Seconds within which half of the slots are expected to be free, if that is worth waiting for."""
 
+CLAIMING_SHARE = 0.5
+"""Share of its time that a worker may spend on claims that bring less than it asks for. When it is told of jobs faster
+than that, they come in fewer claims, and what claims cost the database is left to those who enqueue."""
+
+CLAIMING_AHEAD = 0.005
+"""Seconds of such claims that may follow each other at once."""
+
 LAST_LOOK = 0.05
 """Seconds after which an empty queue is looked at once more before a draining worker ends."""
 
@@ -85,7 +92,7 @@ class Feeding:
         self._backoff = Backoff()
         self._numbers: dict[str, str] = {}
         self._ticker_until = self._poll_at = 0.0
-        self._jitter = self._looked_at = 0.0
+        self._jitter = self._looked_at = self._claim_at = 0.0
         self._taken = self._ended = 0
         self._looked_twice = False
 
@@ -134,8 +141,15 @@ class Feeding:
             await self._wait_for_news()
         else:
             await self._gather()
+            await self._breathe()
             await self._try(share)
         return True
+
+    async def _breathe(self) -> None:
+        """Wait until claims have not taken more than their share of the time."""
+        if (left := self._claim_at - monotonic()) > 0:
+            await asyncio.sleep(left)
+            self._hear()
 
     async def _try(self, share: Share) -> None:
         """Claim; what the database refuses for one queue is no other's problem."""
@@ -160,7 +174,11 @@ class Feeding:
             self._rest.idle()
         if room <= 0:
             return False
+        began = monotonic()
         found = await self._ask(share, room, idle=idle and not share.was_solo)
+        if found is None or (found[1] is not None and len(found[1]) < room):
+            spent = (monotonic() - began) / CLAIMING_SHARE
+            self._claim_at = max(self._claim_at, began - CLAIMING_AHEAD) + spent
         if found is None and idle and share.was_solo:
             found = await self._ask(share, room, idle=True)
         share.was_solo = False
