@@ -33,9 +33,9 @@ returns void language plpgsql as $$
 --         now ran already when the last tick was made, this tick shows them all,
 --         and if ids were drawn since, one of these is new. So a transaction that
 --         stays open for hours elsewhere makes no difference. (Of those that run, a
---         snapshot tells only up to its xmax; ours has to be that far.) In a rush, where
---         somebody always runs, an event is looked for before the first of them and behind
---         the last; if there is none, the ticker's next tick will do.
+--         snapshot tells only up to its xmax; ours has to be that far.) Otherwise
+--         an event is looked for before the first of them and behind the last. If there
+--         is none, the parts look everywhere; in a rush the ticker's next tick will do.
 --      4. All windows up to the newest tick, if they have not more than max_events
 --         events: what _choose_tick() would choose.
 --      5. To peek takes no lock on the registration. So whatever is left to the parts
@@ -155,7 +155,7 @@ begin
                     ticks := %6$s > t.tick_event_seq and self >= pg_snapshot_xmax(t.tick_snapshot)
                         and (pg_snapshot_xmin(n.tick_snapshot) = self or pg_snapshot_xmax(n.tick_snapshot) >= self and not exists (
                              select from pg_snapshot_xip(n.tick_snapshot) x where x >= pg_snapshot_xmax(t.tick_snapshot)));
-                    if ticks is not true and i_tick is null then
+                    if ticks is not true then
                         case n.hi %% %12$s %15$s end case;
                         ticks := found;
                     end if;
