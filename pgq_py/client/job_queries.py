@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
+from psycopg.sql import SQL
+
 __all__ = [
     "CANCEL",
     "CREATE_JOB_QUEUE",
     "DECLARE_PRIORITY",
     "DROP_SCHEDULE",
     "ENQUEUE",
+    "ENQUEUER_FUNCTION",
     "ENQUEUE_AT",
     "ENQUEUE_MANY",
+    "ENQUEUE_PLAIN",
     "FROM_NOW",
     "GRANT_WORK",
     "JOB",
@@ -39,6 +43,12 @@ SET_JOB_CONFIG: Final = "select pgq.set_job_config(%s, %s, %s)"
 
 ENQUEUE: Final = "select id, created from pgq.enqueue(%s, %s, %s::jsonb, %s::int4, options => %s::jsonb)"
 """Queue, type, payload, priority, options: one job without key, for now."""
+
+ENQUEUER_FUNCTION: Final = "select pgq.enqueuer_function(%s)"
+"""Name of the function that enqueues into one queue."""
+
+ENQUEUE_PLAIN: Final = SQL("select pgq.{}(%s, %s::jsonb::text, %s::int4, null), true")
+"""Type, payload, priority: one job with neither key, time nor options, through its queue's function (an Identifier)."""
 
 ENQUEUE_AT: Final = (
     "select id, created from pgq.enqueue(%s, %s, %s::jsonb, %s::int4, "

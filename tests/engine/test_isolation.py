@@ -108,7 +108,7 @@ FREE = {
     "grant_produce", "grant_consume", "revoke_produce", "revoke_consume", "releases_due", "insert_event_at",
     "send_batch_at", "event_retry_raw", "set_retry_policy", "delay_info",
     "tick_channel", "enqueue", "enqueue_with", "enqueue_many", "complete", "fail", "snooze", "release", "extend",
-    "progress", "set_result",
+    "progress", "set_result", "enqueuer_function",
     "once", "get_job", "get_result", "jobs", "get_job_stats", "get_worker_info", "get_lane_info", "set_job_config",
     "set_schedule",
     "drop_schedule", "get_schedules", "grant_work", "revoke_work",

@@ -201,6 +201,25 @@ def test_an_absent_queue_says_how_to_create_it(pgq: PgQ) -> None:
         pgq.enqueue("events", "mail")
 
 
+def test_a_queue_that_was_created_anew_is_found_again(pgq: PgQ, db: Database) -> None:
+    """Single jobs go through a function of the queue's own, which went with it."""
+    pgq.enqueue("emails", "mail", "old")
+    pgq.drop_queue("emails", force=True)
+    with pytest.raises(QueueNotFound):
+        pgq.enqueue("emails", "mail")
+    pgq.create_job_queue("emails")
+    pgq.enqueue("emails", "mail", "new")
+    pgq.drop_queue("emails", force=True)
+    pgq.create_job_queue("emails")
+    conn = db.connect(autocommit=False)
+    with pytest.raises(QueueNotFound, match="created anew"):
+        pgq.enqueue("emails", "mail", conn=conn)
+    conn.rollback()
+    pgq.enqueue("emails", "mail", "again", conn=conn)
+    conn.commit()
+    assert payloads(pgq) == ["again"]
+
+
 def test_by_type_and_payload(pgq: PgQ) -> None:
     done = pgq.enqueue("emails", "mail", [1, None], options={"meta": 1}, key="k")
     assert pgq.enqueue("emails", "mail", key="k") == (done.id, False)

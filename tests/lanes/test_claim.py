@@ -346,3 +346,19 @@ def test_a_dropped_queue_leaves_nothing_that_hinders(conn: Conn) -> None:
     assert drain(conn) == ["new"]
     with pytest.raises(psycopg.Error):
         conn.execute("select pgq.claim('gone', null)")
+
+
+def test_the_queues_own_function_enqueues_too(conn: Conn) -> None:
+    own = value(conn, "select pgq.enqueuer_function(%s)", QUEUE)
+    job = value(conn, f"select pgq.{own}('a', '[1]', 150, null)")
+    assert rows(conn, "select type, payload, priority, state from pgq.get_job(%s, %s)", QUEUE, job) == [
+        ("a", "[1]", 150, "pending")
+    ]
+    for bad in ("'', '{}'", "null, '{}'", "repeat('x', 201), '{}'", "'a', null"):
+        with refused("PQ006"):
+            value(conn, f"select pgq.{own}({bad}, null, null)")
+    for unknown, code in (("nosuch", "PQ001"), ("log", "PQ023")):
+        value(conn, "select pgq.create_queue('log')")
+        with refused(code):
+            value(conn, "select pgq.enqueuer_function(%s)", unknown)
+    assert drain(conn) == ["a"]

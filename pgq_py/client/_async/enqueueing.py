@@ -1,6 +1,7 @@
 """Enqueueing jobs by type and payload: one by one, or many in one statement.
 
-`PgQ.job` makes typed functions of this. A rotation that was faster than the writer (SQLSTATE 40001) is retried where
+`PgQ.job` makes typed functions of this. A single job with nothing special goes through the function that is generated
+for its queue, as a single event does. A rotation that was faster than the writer (SQLSTATE 40001) is retried where
 the transaction is this client's own, as when sending events.
 """
 
@@ -11,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from psycopg import AsyncConnection
+from psycopg.sql import Identifier
 
 from pgq_py.client import job_queries as queries
 from pgq_py.client._async import calls
@@ -19,8 +21,9 @@ from pgq_py.client._async.delaying import ATTEMPTS
 from pgq_py.client.acompat import AsyncItems, aslices
 from pgq_py.client.checks import check_delay, check_items, check_name, check_positive
 from pgq_py.client.jobtext import JobText, checked_job, job_text
-from pgq_py.errors import InvalidArgument, QueueNotFound, SlotClosed
+from pgq_py.errors import InvalidArgument, QueueNotFound, SchemaOutdated, SlotClosed
 from pgq_py.job_types import Enqueued, NewJob
+from pgq_py.settings import Settings
 
 __all__ = ["LARGEST_CHUNK", "AsyncEnqueueing"]
 
@@ -28,8 +31,16 @@ LARGEST_CHUNK = 1_000
 """Jobs per statement."""
 
 
+class _StaleEnqueuer(QueueNotFound):
+    """The queue's function is gone: the queue was dropped, or dropped and created anew."""
+
+
 class AsyncEnqueueing(AsyncConnections):
     """The calls that enqueue. `conn` makes a job part of the transaction on that connection."""
+
+    def __init__(self, dsn: str | None = None, *, settings: Settings | None = None) -> None:
+        super().__init__(dsn, settings=settings)
+        self._enqueuers: dict[tuple[bytes, bytes, bytes, str], str] = {}
 
     async def enqueue(
         self,
@@ -78,8 +89,10 @@ class AsyncEnqueueing(AsyncConnections):
         if delay is not None and job.run_at is not None:
             raise InvalidArgument("give either run_at or delay, not both")
         if delay is None and job.run_at is None and job.key is None and job.key_window is None:
-            parameters = [name, *job[:3], job.options]
-            ((id_, created),) = await self._run_jobs(queries.ENQUEUE, parameters, conn)
+            if job.options is None:
+                ((id_, created),) = await self._run_jobs(None, [name, *job[:3]], conn)
+            else:
+                ((id_, created),) = await self._run_jobs(queries.ENQUEUE, [name, *job[:3], job.options], conn)
         else:
             due: list[Any] = [job.run_at, None if delay is None else check_delay(delay, "delay")]
             parameters = [name, *job[:3], *due, *job[4:]]
@@ -99,25 +112,44 @@ class AsyncEnqueueing(AsyncConnections):
             due: datetime = await calls.value(own, queries.FROM_NOW, [check_delay(delay, "delay")])
         return due
 
-    async def _run_jobs(self, statement: str, parameters: list[Any], conn: Any) -> list[tuple[Any, ...]]:
-        """Run it, and while the slot was closed in between run it again, if the transaction is our own."""
+    async def _run_jobs(self, statement: str | None, parameters: list[Any], conn: Any) -> list[tuple[Any, ...]]:
+        """Run it (None: the queue's own function), parameters from the queue on; and while the slot was closed in
+        between, or the function is gone, run it again, if the transaction is our own."""
         for _ in range(0 if conn is not None else ATTEMPTS - 1):
             try:
                 async with self._connection() as own:
-                    return await _enqueued(own, statement, parameters)
-            except SlotClosed:
+                    return await self._enqueued(own, statement, parameters)
+            except (SlotClosed, _StaleEnqueuer):
                 continue
         async with self._connection(conn) as own:
-            return await _enqueued(own, statement, parameters)
+            return await self._enqueued(own, statement, parameters)
 
+    async def _enqueued(
+        self, conn: AsyncConnection[Any], statement: str | None, parameters: list[Any]
+    ) -> list[tuple[Any, ...]]:
+        try:
+            if statement is None:
+                return await self._enqueued_plainly(conn, *parameters)
+            return await calls.rows(conn, statement, parameters)
+        except _StaleEnqueuer:
+            raise
+        except QueueNotFound as exc:
+            name = parameters[0]
+            raise QueueNotFound(
+                exc.message,
+                advice=f"Nothing was enqueued. Create it with `select pgq.create_job_queue('{name}')`, in Python `pgq."
+                f'create_job_queue("{name}")`, or start its worker, which does so by itself: `pgq run MODULE:OBJ`.',
+            ) from exc
 
-async def _enqueued(conn: AsyncConnection[Any], statement: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
-    try:
-        return await calls.rows(conn, statement, parameters)
-    except QueueNotFound as exc:
-        name = parameters[0]
-        raise QueueNotFound(
-            exc.message,
-            advice=f"Nothing was enqueued. Create it with `select pgq.create_job_queue('{name}')`, in Python "
-            f'`pgq.create_job_queue("{name}")`, or start its worker, which does so by itself: `pgq run MODULE:OBJ`.',
-        ) from exc
+    async def _enqueued_plainly(self, conn: AsyncConnection[Any], queue: str, *job: Any) -> list[tuple[Any, ...]]:
+        """Through the queue's own function, whose name is asked for once per database."""
+        key = (conn.pgconn.host, conn.pgconn.port, conn.pgconn.db, queue)
+        statement = self._enqueuers.get(key)
+        if statement is None:
+            function = Identifier(await calls.value(conn, queries.ENQUEUER_FUNCTION, [queue]))
+            statement = self._enqueuers[key] = queries.ENQUEUE_PLAIN.format(function).as_string(conn)
+        try:
+            return await calls.rows(conn, statement, job)
+        except SchemaOutdated as exc:
+            self._enqueuers.pop(key, None)
+            raise _StaleEnqueuer(f"queue {queue!r} was dropped, or created anew, since it was last sent to") from exc

@@ -206,7 +206,7 @@ returns void language plpgsql as $$
 -- Function: pgq._generate_enqueue(1)
 --
 --      (Re)create enqueue_N(type, data, priority, options) -> id: insert a job with
---      neither key nor delay. As the produce function in all else.
+--      neither key nor delay; see enqueuer_function. As the produce function in all else.
 -- ----------------------------------------------------------------------
 declare
     fn        text := format('pgq.%I(text, text, int4, text)', pgq._job_function('enqueue', q));
@@ -221,6 +221,9 @@ begin
         create or replace function pgq.%I(i_type text, i_data text, i_priority int4, i_options text)
         returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $b$
         begin %s
+            if (length($1) between 1 and 200 and $2 is not null) is not true then
+                perform pgq._check_job($1, $2::jsonb, null, null);
+            end if;
             case pg_sequence_last_value(%L::regclass) / 2 %% %s %s end case; %s
             if pg_sequence_last_value('pgq.wake_deadline'::regclass) > 0
                and pg_sequence_last_value('pgq.wake_deadline'::regclass) > extract(epoch from clock_timestamp()) * 1000
@@ -237,6 +240,29 @@ begin
 end;
 $$;
 comment on function pgq._generate_enqueue(pgq.queue) is 'Generate the enqueue function of a job queue';
+
+
+create or replace function pgq.enqueuer_function(i_queue_name text)
+returns text language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.enqueuer_function(1)
+--
+--      Name (in schema pgq) of the queue's own function that enqueues a job with neither
+--      key nor time, for clients that enqueue one by one: enqueue_N_HASH(type, payload,
+--      priority, options) returns the job's id. payload is JSON as text, and options is
+--      null; neither is looked at.
+--
+-- Parameters:
+--      i_queue_name  - name of the queue
+-- Errors:
+--      PQ001, PQ023
+-- ----------------------------------------------------------------------
+begin
+    return pgq._job_function('enqueue', pgq._queue_of_jobs(i_queue_name));
+end;
+$$;
+comment on function pgq.enqueuer_function(text) is
+'Name, in schema pgq, of the queue''s own enqueue function (type, payload, priority, options) -> job id: the fastest way to enqueue jobs one by one.';
 
 
 create or replace function pgq._lane_sql(q pgq.queue, i_priority text)
