@@ -51,51 +51,30 @@ declare
                      ' perform from pgq.registration where sub_id = sub for update skip locked; if not found then return; end if; end if; ';
     find     text := format('select sub_id into sub from pgq.registration join pgq.consumer on co_id = sub_consumer'
                             ' where sub_queue = %s and co_name = i_consumer_name and sub_main is null', q.queue_id);
-    in_slot  text := 'case pg_sequence_last_value(''pgq.%s_ring_phase''::regclass) / 2 %% 3 %s end case;';
-    newest   text;
-    before   text;
-    store    text;
-    cursors  text;
-    move     text;
-    events   text;
-    fresh    text;
-begin
-    select format(in_slot, 'tick', string_agg(format(
-                'when %1$s then select * into t from pgq.tick_ring_%1$s where tick_queue = %2$s'
-                ' order by tick_queue desc, tick_id desc limit 1;', nr, q.queue_id), ' ' order by nr)),
-           format(in_slot, 'tick', string_agg(format(
-                'when %1$s then select * into t from pgq.tick_ring_%1$s where tick_queue = %2$s and tick_id = c.last_tick;',
-                nr, q.queue_id), ' ' order by nr)),
-           format(in_slot, 'tick', string_agg(format(
-                'when %1$s then insert into pgq.tick_ring_%1$s values (n.*);', nr), ' ' order by nr)),
-           format(in_slot, 'cursor', string_agg(format(
-                'when %1$s then select * into c from pgq.cursor_ring_%1$s where sub_id = sub'
-                ' order by sub_id desc, pos desc limit 1;', nr), ' ' order by nr)),
-           format(in_slot, 'cursor', string_agg(format(
-                'when %1$s then insert into pgq.cursor_ring_%1$s values (c.*);', nr), ' ' order by nr))
-        into newest, before, store, cursors, move from generate_series(0, 2) nr;
-    select string_agg(format($b$ when %1$s then return query
+    cursors  text := pgq._in_current_slot_sql('cursor_ring',
+                         'select * into c from SLOT where sub_id = sub order by sub_id desc, pos desc limit 1');
+    move     text := pgq._in_current_slot_sql('cursor_ring', 'insert into SLOT values (c.*)');
+    ring     text := 'event_' || q.queue_id;
+    events   text := pgq._in_slot_sql(ring, q.queue_ntables, 'n.hi', $b$return query
                 select null::bigint, null::bigint, null::bigint, null::timestamptz, null::timestamptz, null::bigint,
                        null::bigint, null::bigint, null::boolean,
                        ev_id, ev_time, ev_txid::text::bigint, ev_retry, ev_type, ev_data,
                        ev_extra1, ev_extra2, ev_extra3, ev_extra4
-                from (select * from pgq.%2$I where ev_txid >= pg_snapshot_xmax(t.tick_snapshot)
+                from (select * from SLOT where ev_txid >= pg_snapshot_xmax(t.tick_snapshot)
                              and ev_txid < pg_snapshot_xmax(n.tick_snapshot) and pg_visible_in_snapshot(ev_txid, n.tick_snapshot)
                       union all
-                      select * from pgq.%2$I where ev_txid = any (late)) e
+                      select * from SLOT where ev_txid = any (late)) e
                 where ev_owner is null or ev_owner = sub
-                order by ev_id limit i_at_once;$b$, nr, 'event_' || q.queue_id || '_' || nr), '' order by nr)
-        into events from generate_series(0, q.queue_ntables - 1) nr;
-    select string_agg(format($b$ when %1$s then
+                order by ev_id limit i_at_once$b$);
+    fresh    text := pgq._in_slot_sql(ring, q.queue_ntables, 'n.hi', $b$
                 perform from (select (array_agg(x order by x))[1] as low, (array_agg(x order by x desc))[1] as high
                               from pg_snapshot_xip(n.tick_snapshot) x where x >= pg_snapshot_xmax(t.tick_snapshot)) busy, lateral (
-                    (select from pgq.%2$I where ev_txid >= pg_snapshot_xmax(t.tick_snapshot)
+                    (select from SLOT where ev_txid >= pg_snapshot_xmax(t.tick_snapshot)
                      and ev_txid < coalesce(low, pg_snapshot_xmax(n.tick_snapshot)) order by ev_txid limit 1)
                     union all
-                    (select from pgq.%2$I where ev_txid > high and ev_txid < pg_snapshot_xmax(n.tick_snapshot)
-                     order by ev_txid limit 1)) e limit 1;$b$, nr, 'event_' || q.queue_id || '_' || nr), '' order by nr)
-        into fresh from generate_series(0, q.queue_ntables - 1) nr;
-
+                    (select from SLOT where ev_txid > high and ev_txid < pg_snapshot_xmax(n.tick_snapshot)
+                     order by ev_txid limit 1)) e limit 1$b$);
+begin
     execute format($f$
         create or replace function %1$s(
             i_consumer_name text, i_max_events int4, i_at_once int4, i_tick boolean, i_peek boolean default false)
@@ -142,9 +121,7 @@ begin
                 end if;
             end if;
             if ticks then
-                perform from pgq.queue where queue_id = %4$s and not queue_ticker_paused and not queue_external_ticker
-                    and queue_ticker_max_count is null and queue_ticker_max_lag is null and queue_ticker_idle_period is null
-                    for update skip locked;
+                %16$s
                 if found then
                     %5$s
                     self := pg_current_xact_id();
@@ -156,7 +133,7 @@ begin
                         and (pg_snapshot_xmin(n.tick_snapshot) = self or pg_snapshot_xmax(n.tick_snapshot) >= self and not exists (
                              select from pg_snapshot_xip(n.tick_snapshot) x where x >= pg_snapshot_xmax(t.tick_snapshot)));
                     if ticks is not true then
-                        case n.hi %% %12$s %15$s end case;
+                        %15$s
                         ticks := found;
                     end if;
                 else
@@ -173,14 +150,7 @@ begin
                 if self < pg_snapshot_xmax(n.tick_snapshot) then
                     n.tick_snapshot := pgq._with_self(n.tick_snapshot);
                 end if;
-                n.tick_queue := %4$s;
-                n.tick_id := t.tick_id + 1;
-                n.tick_time := greatest(clock_timestamp(), t.tick_time);
-                n.tick_event_seq := %6$s;
-                n.lo := v / 2 - 1 + v %% 2;
-                n.has_events := true;
                 %8$s
-                perform pg_notify('pgq_tick_%4$s', n.tick_id::text);
             else
                 %9$s
                 if c.batch_id is null and t.tick_id = c.last_tick then
@@ -225,7 +195,7 @@ begin
             if pg_snapshot_xmin(t.tick_snapshot) <> pg_snapshot_xmax(t.tick_snapshot) then
                 late := array(select pg_snapshot_xip(t.tick_snapshot) except select pg_snapshot_xip(n.tick_snapshot));
             end if;
-            case n.hi %% %12$s %13$s end case;
+            %13$s
             get diagnostics v = row_count;
             batch_id := c.batch_id;
             cur_tick_id := n.tick_id;
@@ -237,7 +207,8 @@ begin
             whole := v < i_at_once;
             return next;
         end; $b$ $f$,
-        fn, find, parts, q.queue_id, newest, seq, phase, store, cursors, before, move, q.queue_ntables, events, guard, fresh);
+        fn, find, parts, q.queue_id, pgq._newest_tick_sql(q, 't'), seq, phase, pgq._store_tick_sql(q, 't'), cursors,
+        pgq._tick_sql(q, 'c.last_tick', 't'), move, q.queue_ntables, events, guard, fresh, pgq._lock_ticks_sql(q));
     execute format('comment on function %s is ''Open a small batch of one queue, with its events; generated''', fn);
     execute format('revoke all on function %s from public', fn);
     perform pgq._grant_function(fn, 'pgq_reader');

@@ -29,40 +29,23 @@ returns void language plpgsql as $$
 -- ----------------------------------------------------------------------
 declare
     fn      text := format('pgq.%I(text, int4, int4, boolean, int8)', pgq._job_function('take', q));
-    seq     text := format('pg_sequence_last_value(%L::regclass)', q.queue_event_seq);
     phase   text := format('pg_sequence_last_value(%L::regclass)', format('pgq.event_%s_phase', q.queue_id));
-    newest  text;
-    before  text;
-    store   text;
-    jobs    text;
-    state   text;
-    append  text;
-    held    text;
-begin
-    select format('case pg_sequence_last_value(''pgq.tick_ring_phase''::regclass) / 2 %% 3 %s end case;', string_agg(format(
-                'when %1$s then select * into last from pgq.tick_ring_%1$s where tick_queue = %2$s'
-                ' order by tick_queue desc, tick_id desc limit 1;', nr, q.queue_id), ' ' order by nr)),
-           format('case pg_sequence_last_value(''pgq.tick_ring_phase''::regclass) / 2 %% 3 %s end case;', string_agg(format(
-                'when %1$s then select * into t from pgq.tick_ring_%1$s where tick_queue = %2$s and tick_id = c.top_tick;',
-                nr, q.queue_id), ' ' order by nr)),
-           format('case pg_sequence_last_value(''pgq.tick_ring_phase''::regclass) / 2 %% 3 %s end case;', string_agg(format(
-                'when %1$s then insert into pgq.tick_ring_%1$s values (n.*);', nr), ' ' order by nr)),
-           format('g := pg_sequence_last_value(''pgq.claim_ring_phase''::regclass) / 2; case g %% 3 %s end case;', string_agg(format(
-                'when %1$s then select * into c from pgq.claim_ring_%1$s where queue_id = %2$s and lane = i_lane'
-                ' and ev_ids is not null order by queue_id desc, lane desc, claim_id desc limit 1;', nr, q.queue_id), ' ' order by nr)),
-           format('case g %% 3 %s end case;', string_agg(format(
-                'when %1$s then insert into pgq.claim_ring_%1$s values (c.*);', nr), ' ' order by nr)),
-           string_agg(format('pg_relation_size(''pgq.held_%s_%s''::regclass)', q.queue_id, nr), ' + ' order by nr)
-        into newest, before, store, state, append, held from generate_series(0, 2) nr;
-    select format('case n.hi %% %s %s end case;', q.queue_ntables, string_agg(format($b$ when %1$s then
+    state   text := 'g := pg_sequence_last_value(''pgq.claim_ring_phase''::regclass) / 2; '
+                    || pgq._in_slot_sql('claim_ring', 3, 'g', format(
+                        'select * into c from SLOT where queue_id = %s and lane = i_lane and ev_ids is not null'
+                        ' order by queue_id desc, lane desc, claim_id desc limit 1', q.queue_id));
+    jobs    text := pgq._in_slot_sql('event_' || q.queue_id, q.queue_ntables, 'n.hi', $b$
                 select array_agg(w::pgq.job_template order by w.ev_txid, w.ev_id) as jobs, max(w.ev_lane) as top,
                        min(w.ev_lane) as bottom, count(*) as n,
                        bool_or(not pg_visible_in_snapshot(w.ev_txid, last.tick_snapshot)) as fresh into found_
                 from (select e.* from unnest(lows, highs) gap(low, high), lateral (
-                          select * from pgq.event_%2$s_%1$s
+                          select * from SLOT
                           where ev_lane = any (lanes) and ev_txid > low and ev_txid < high limit 65) e
-                      limit 65) w;$b$, nr, q.queue_id), '' order by nr))
-        into jobs from generate_series(0, q.queue_ntables - 1) nr;
+                      limit 65) w$b$);
+    held    text;
+begin
+    select string_agg(format('pg_relation_size(''pgq.held_%s_%s''::regclass)', q.queue_id, nr), ' + ' order by nr)
+        into held from generate_series(0, 2) nr;
 
     execute format($f$
         create or replace function pgq.%1$I(
@@ -130,9 +113,7 @@ begin
                     %9$s
                     exit when not found_.fresh;
                     if found_.fresh then
-                        perform from pgq.queue where queue_id = %4$s and not queue_ticker_paused and not queue_external_ticker
-                            and queue_ticker_max_count is null and queue_ticker_max_lag is null and queue_ticker_idle_period is null
-                            for update skip locked;
+                        %3$s
                     end if;
                     if found_.n = 0 or not found then
                         exit usual when (i_dry >= t.tick_id and (found_.n = 0 or t.tick_id = last.tick_id)) is not true;
@@ -146,14 +127,7 @@ begin
                         exit usual when attempt = 2;
                         continue;
                     end if;
-                    n.tick_queue := %4$s;
-                    n.tick_id := last.tick_id + 1;
-                    n.tick_time := greatest(clock_timestamp(), last.tick_time);
-                    n.tick_event_seq := %3$s;
-                    n.lo := v / 2 - 1 + v %% 2;
-                    n.has_events := true;
                     %6$s
-                    perform pg_notify('pgq_tick_%4$s', n.tick_id::text);
                     last := n;
                     exit;
                 end loop;
@@ -221,7 +195,9 @@ begin
                                  and (i_idle or not pgq.solo_waits(%12$L)) then last.tick_id end
                 from pgq.claim(%12$L, i_worker, i_n, i_idle) r;
         end; $b$ $f$,
-        pgq._job_function('take', q), newest, seq, q.queue_id, phase, store, q.queue_ntables, held, jobs, state, append, q.queue_name, before);
+        pgq._job_function('take', q), pgq._newest_tick_sql(q, 'last'), pgq._lock_ticks_sql(q), q.queue_id, phase, pgq._store_tick_sql(q, 'last'),
+        q.queue_ntables, held, jobs, state, pgq._in_slot_sql('claim_ring', 3, 'g', 'insert into SLOT values (c.*)'), q.queue_name,
+        pgq._tick_sql(q, 'c.top_tick', 't'));
     execute format('comment on function %s is %L', fn, 'Claim the jobs that have just come; generated, see taker_function()');
     execute format('revoke all on function %s from public', fn);
     perform pgq._grant_function(fn, 'pgq_reader');

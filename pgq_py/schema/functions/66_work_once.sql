@@ -58,20 +58,18 @@ returns text language plpgsql as $$
 --      The body of work_N for one slot of the claim ring.
 -- ----------------------------------------------------------------------
 declare
-    ticks   text;
-    events  text;
+    ticks   text := pgq._in_current_slot_sql('tick_ring', format(
+                        'select tick_id into newest from SLOT where tick_queue = %s order by tick_queue desc, tick_id desc limit 1',
+                        q.queue_id));
+    events  text := pgq._in_slot_sql('event_' || q.queue_id, q.queue_ntables, 'l.hi',
+                        'select array_agg(e.ev_id) as ids, array_agg(e.ev_txid) as txids,'
+                        ' bool_or(e.ev_extra2 is not null) as keyed into found_'
+                        ' from (select ev_id, ev_txid, ev_extra2 from SLOT'
+                        ' where ev_lane = c.lane and ev_txid >= l.lows[1] and ev_txid < l.highs[1]'
+                        ' and (ev_txid, ev_id) > (l.to_txid, l.to_id)'
+                        ' order by ev_lane, ev_txid, ev_id limit i_n + 1) e');
     held    text;
 begin
-    select string_agg(format('when %1$s then select tick_id into newest from pgq.tick_ring_%1$s where tick_queue = %2$s'
-                             ' order by tick_queue desc, tick_id desc limit 1;', nr, q.queue_id), ' ' order by nr)
-        into ticks from generate_series(0, 2) nr;
-    select string_agg(format('when %1$s then select array_agg(e.ev_id) as ids, array_agg(e.ev_txid) as txids,'
-                             ' bool_or(e.ev_extra2 is not null) as keyed into found_'
-                             ' from (select ev_id, ev_txid, ev_extra2 from pgq.event_%2$s_%1$s'
-                             ' where ev_lane = c.lane and ev_txid >= l.lows[1] and ev_txid < l.highs[1]'
-                             ' and (ev_txid, ev_id) > (l.to_txid, l.to_id)'
-                             ' order by ev_lane, ev_txid, ev_id limit i_n + 1) e;', nr, q.queue_id), ' ' order by nr)
-        into events from generate_series(0, q.queue_ntables - 1) nr;
     select string_agg(format('pg_relation_size(''pgq.held_%s_%s''::regclass)', q.queue_id, nr), ' + ' order by nr)
         into held from generate_series(0, 2) nr;
     return format($w$
@@ -97,7 +95,7 @@ begin
         end if;
 
         -- claim, as _claim() and _claim_lane() do
-        case pg_sequence_last_value('pgq.tick_ring_phase'::regclass) / 2 %% 3 %3$s end case;
+        %3$s
         if newest is not distinct from c.seen then
             perform from pgq.lane where queue_id = %2$s and lane = c.lane for update;
         else
@@ -115,7 +113,7 @@ begin
            or cardinality(l.lows) is distinct from 1 or %5$s > 0 then
             return;
         end if;
-        case l.hi %% %6$s %4$s end case;
+        %4$s
         if found_.ids is null then
             return;
         end if;
@@ -130,7 +128,7 @@ begin
         if pg_sequence_last_value('pgq.claim_ring_phase'::regclass) / 2 <> g then
             perform pgq._raise_moved(i_claim_id);
         end if;
-        stage := 2; $w$, i_slot, q.queue_id, ticks, events, held, q.queue_ntables);
+        stage := 2; $w$, i_slot, q.queue_id, ticks, events, held);
 end;
 $$;
 comment on function pgq._work_sql(pgq.queue, int4) is 'Body of the function that completes a claim and claims the next jobs';
