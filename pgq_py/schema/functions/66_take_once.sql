@@ -123,10 +123,8 @@ begin
                     end if;
                     g := last.tick_id;
                     %2$s
-                    if last.tick_id <> g then
-                        exit usual when attempt = 2;
-                        continue;
-                    end if;
+                    exit usual when last.tick_id is null or (last.tick_id <> g and attempt = 2);
+                    continue when last.tick_id <> g;
                     %6$s
                     last := n;
                     exit;
