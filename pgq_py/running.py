@@ -39,6 +39,7 @@ class WorkerOptions(TypedDict, total=False):
     drain: bool
     grace: float
     lease: float
+    gather: float
 
 
 class _Worker(Worker):

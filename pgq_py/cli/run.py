@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 import traceback
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 import typer
 
@@ -15,34 +15,80 @@ from pgq_py.app import AsyncPgQ, PgQ
 from pgq_py.cli._logs import Format, LogFormat, Verbose, start_logging
 from pgq_py.cli._options import Dsn
 from pgq_py.errors import PgqError
+from pgq_py.running import WorkerOptions
 
 __all__ = ["check_target", "load_app", "run", "run_app"]
 
 
 def run(
     target: Annotated[str, typer.Argument(metavar="MODULE:OBJ", show_default=False, help="As in `shop.events:pgq`.")],
+    *,
+    slots: Annotated[int | None, typer.Option(min=1, max=10_000, help="Jobs that run at once (10).")] = None,
+    queue: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[=WEIGHT]",
+            help="Work the jobs of this queue alone; again for more. Of those that have work, each gets jobs in "
+            "proportion to its weight (1).",
+        ),
+    ] = None,
+    drain: Annotated[bool, typer.Option("--drain", help="End when no job is left that could run now.")] = False,
+    gather: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            max=10,
+            help="Wait so long between claims that bring less than there is room for: jobs come later, and more at a "
+            "time, which costs less WAL (0).",
+        ),
+    ] = None,
     log_format: LogFormat = Format.TEXT,
     verbose: Verbose = False,
     dsn: Dsn = None,
 ) -> None:
-    """Run the consumers declared on a PgQ or AsyncPgQ object, until SIGTERM or Ctrl-C.
+    """Run the consumers and jobs declared on a PgQ or AsyncPgQ object, until SIGTERM or Ctrl-C.
 
     MODULE is imported as Python finds it, from the current directory first. Current calls of handlers are finished; a
     second signal does not wait for them.
     """
     check_target(target)
+    options: WorkerOptions = {}
+    if slots is not None:
+        options["slots"] = slots
+    if queue:
+        options["queues"] = dict(map(_weighed, queue))
+    if drain:
+        options["drain"] = True
+    if gather is not None:
+        options["gather"] = gather
     if dsn is not None:
         os.environ["PGQ_DSN"] = dsn  # where the application's own PgQ() looks
     start_logging(verbose=verbose, log_format=log_format)
-    run_app(load_app(target))
+    app = load_app(target)
+    if options and not app.job_specs:
+        raise PgqError(
+            f"{target} declares no jobs, and --slots, --queue, --drain and --gather are about jobs",
+            advice="Nothing was started. Name the object that the jobs are declared on, or leave these options out.",
+        )
+    run_app(app, **options)
 
 
-def run_app(app: PgQ | AsyncPgQ) -> None:
+def run_app(app: PgQ | AsyncPgQ, **options: Unpack[WorkerOptions]) -> None:
     """Until it is stopped."""
     if isinstance(app, AsyncPgQ):
-        asyncio.run(app.run())
+        asyncio.run(app.run(**options))
     else:
-        app.run()
+        app.run(**options)
+
+
+def _weighed(queue: str) -> tuple[str, float]:
+    """`NAME=WEIGHT`, or a name alone, which may contain the sign, too."""
+    name, _, weight = queue.rpartition("=")
+    try:
+        return (name, float(weight)) if name else (queue, 1.0)
+    except ValueError:
+        return queue, 1.0
 
 
 def check_target(target: str) -> None:

@@ -64,6 +64,57 @@ def test_run_from_the_current_directory(db: Database, tmp_path: Path, facade: st
     assert process.returncode == 0, err
 
 
+JOBS = """
+from pgq_py import PgQ
+pgq = PgQ()
+
+@pgq.job("emails")
+def mail(number: int) -> None: print("mail", number)
+
+@pgq.job("other")
+def other() -> None: print("other")
+"""
+
+
+def test_run_until_no_job_is_left(pgq: Run, db: Database, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(JOBS)
+    for queue in ("emails", "other"):
+        db.rows("select pgq.create_job_queue(%s)", [queue])
+    db.rows("select pgq.enqueue('emails', 'mail', jsonb_build_object('number', n)) from generate_series(1, 3) n")
+    other = db.value("select id from pgq.enqueue('other', 'other')")
+    options = ("--drain", "--slots", "1", "--gather", "0.01", "--queue", "emails=2.5")
+    answer = run("run", "shop:pgq", *options, dsn=db.dsn, cwd=tmp_path)
+    assert (answer.status, answer.out.split()) == (0, ["mail", "1", "mail", "2", "mail", "3"])
+    assert db.value("select state from pgq.get_job('other', %s)", [other]) == "pending"
+    answer = run("run", "shop:pgq", "--drain", "--queue", "other", dsn=db.dsn, cwd=tmp_path)
+    assert (answer.status, answer.out) == (0, "other\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "text"),
+    [
+        (("--slots", "0"), 2, "--slots"),
+        (("--gather", "-1"), 2, "--gather"),
+        (("--queue", "emails=0"), 1, "the weight of 'emails' must be more than 0"),
+        (("--queue", "nosuch"), 1, "nosuch"),
+    ],
+)
+def test_run_with_impossible_options(
+    db: Database, tmp_path: Path, options: tuple[str, ...], status: int, text: str
+) -> None:
+    (tmp_path / "shop.py").write_text(JOBS)
+    answer = run("run", "shop:pgq", *options, dsn=db.dsn, cwd=tmp_path)
+    assert (answer.status, answer.out) == (status, "")
+    assert text in answer.err
+
+
+def test_options_about_jobs_want_jobs(db: Database, tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(SHOP.format(facade="PgQ", handler=HANDLERS["PgQ"]))
+    answer = run("run", "shop:pgq", "--drain", dsn=db.dsn, cwd=tmp_path)
+    assert (answer.status, answer.out) == (1, "")
+    assert "declares no jobs" in answer.err
+
+
 @pytest.mark.parametrize(
     ("module", "target", "text"),
     [

@@ -19,7 +19,7 @@ from pgq_py.jobs.worker import Worker
 from pgq_py.outcomes import Discard, Retry
 from pgq_py.types import RetryPolicy
 from tests.clusters import Database
-from tests.jobs.working import drain, enqueue, enqueue_many, make_queue, running, settings, spec, state, status
+from tests.jobs.working import QUEUE, drain, enqueue, enqueue_many, make_queue, running, settings, spec, state, status
 from tests.waiting import wait_until
 
 COUNTS = "select row(completed, failed, cancelled, retried, running)::text from pgq.get_job_stats(%s)"
@@ -328,6 +328,27 @@ def test_a_function_that_takes_too_long_keeps_its_slot(db: Database) -> None:
         go.set()
         wait_until(lambda: state(db, first) == "failed")
         wait_until(lambda: order[1:] == ["end 1", "begin 2", "end 2"])
+
+
+def test_with_a_pause_between_claims_more_come_at_a_time(db: Database) -> None:
+    """Jobs that come one by one, faster than that; none waits much longer than the pause."""
+    make_queue(db)
+    late: list[float] = []
+
+    async def note(sent: float) -> None:
+        late.append(time.time() - sent)
+
+    with running(db, spec(note), gather=0.1), db.connect() as conn:
+        enqueue(db, "note", sent=time.time())
+        wait_until(lambda: late)
+        before = int(db.value("select pg_sequence_last_value('pgq.claim_id_seq')"))
+        for _ in range(100):
+            conn.execute("select pgq.enqueue(%s, 'note', jsonb_build_object('sent', %s::float8))", [QUEUE, time.time()])
+            time.sleep(0.005)
+        wait_until(lambda: len(late) == 101)
+        claims = int(db.value("select pg_sequence_last_value('pgq.claim_id_seq')")) - before
+    assert claims <= 20
+    assert max(late) < 2
 
 
 def test_several_queues_by_their_weights(db: Database) -> None:

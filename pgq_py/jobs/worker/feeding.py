@@ -18,7 +18,7 @@ import psycopg
 
 from pgq_py.client.acompat import AsyncStop
 from pgq_py.client.backoff import Backoff
-from pgq_py.errors import ConnectionFailed, PgqError, WorkerEnded
+from pgq_py.errors import ConnectionFailed, PgqError, QueueNotFound, WorkerEnded
 from pgq_py.jobs.context import ClaimedJob
 from pgq_py.jobs.worker.bell import Bell
 from pgq_py.jobs.worker.claiming import Claiming
@@ -82,10 +82,18 @@ class Feeding:
     """`run` claims for the host until stopped or, with `drain`, until nothing is left. Ring `bell` at every change."""
 
     def __init__(
-        self, settings: Settings, shares: Shares, host: Host, stop: AsyncStop, slots: int, *, drain: bool
+        self,
+        settings: Settings,
+        shares: Shares,
+        host: Host,
+        stop: AsyncStop,
+        slots: int,
+        *,
+        drain: bool,
+        gather: float = 0.0,
     ) -> None:
         self._settings, self._shares, self._host, self._stop = settings, shares, host, stop
-        self._slots, self._drain = slots, drain
+        self._slots, self._drain, self._apart = slots, drain, gather
         self.bell = Bell()
         self._claiming = Claiming(settings, stop)
         self._rest = Rest()
@@ -105,7 +113,13 @@ class Feeding:
         """Raise what is wrong with one of the queues."""
         if await self._claiming.connect():
             for queue in self._shares.queues:
-                await self._claiming.solo_waits(queue)
+                try:
+                    await self._claiming.solo_waits(queue)
+                except QueueNotFound as exc:
+                    raise QueueNotFound(
+                        f"there is no queue {queue!r}",
+                        advice=f"Nothing was started. Create it with `select pgq.create_job_queue('{queue}')`.",
+                    ) from exc
 
     async def run(self) -> None:
         """Survives lost connections, and what the database refuses."""
@@ -146,9 +160,9 @@ class Feeding:
         return True
 
     async def _breathe(self) -> None:
-        """Wait until claims have not taken more than their share of the time."""
+        """Wait until claims have not taken more than their share of the time, and are as far apart as they shall be."""
         if (left := self._claim_at - monotonic()) > 0:
-            await asyncio.sleep(left)
+            await self._stop.sleep(left)
             self._hear()
 
     async def _try(self, share: Share) -> None:
@@ -178,7 +192,7 @@ class Feeding:
         found = await self._ask(share, room, idle=idle and not share.was_solo)
         if found is None or (found[1] is not None and len(found[1]) < room):
             spent = (monotonic() - began) / CLAIMING_SHARE
-            self._claim_at = max(self._claim_at, began - CLAIMING_AHEAD) + spent
+            self._claim_at = max(max(self._claim_at, began - CLAIMING_AHEAD) + spent, began + self._apart)
         if found is None and idle and share.was_solo:
             found = await self._ask(share, room, idle=True)
         share.was_solo = False
