@@ -95,12 +95,17 @@ def test_everything_comes_once_and_in_order(conn: Conn, n: int) -> None:
 
 
 def test_the_common_case_is_one_function(conn: Conn) -> None:
-    """Or all of this would test the parts alone."""
-    enqueue_many(conn, 3)
-    c = go_on(conn, None)
+    """Or all of this would test the parts alone. What other tests run on the server meanwhile may be in its way."""
     work = value(conn, "select oid::regproc::text from pg_proc where proname ~ '^work_[0-9]+_'")
-    found = rows(conn, f"select stage, job_ids from {work}(%s, %s, null, 1, true, true)".encode(), c.id, c.token)  # type: ignore[arg-type]
-    assert found == [(2, [2])]
+    call = f"select stage, job_ids from {work}(%s, %s, null, 1, true, true)".encode()
+    stage, jobs, tries = 0, None, 0
+    while stage < 2 and tries < 50:
+        work_off(conn)
+        enqueue_many(conn, 3)
+        c = go_on(conn, None)
+        ((stage, jobs),) = rows(conn, call, c.id, c.token)  # type: ignore[arg-type]
+        tries += 1
+    assert (stage, jobs) == (2, [3 * tries - 1])
 
 
 def test_what_a_tick_brings_is_seen(conn: Conn) -> None:
