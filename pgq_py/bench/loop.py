@@ -36,7 +36,7 @@ __all__ = ["BOUNDS", "LoopParameters", "LoopResult", "run_loop"]
 BOUNDS: Final = {1: 1.2, 10: 1.5, 100: 4.0}
 """What the procedure gets done of what the table gets done, by jobs per claim."""
 
-_ENOUGH: Final = {1: 12_000, 10: 70_000, 100: 450_000}
+_ENOUGH: Final = {1: 20_000, 10: 110_000, 100: 600_000}
 """Jobs that wait for each second of a round, by jobs per claim; several times what has been seen."""
 
 _SCRIPTS: Final = {

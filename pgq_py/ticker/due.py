@@ -72,7 +72,8 @@ class Pace:
     idle. But PostgreSQL lets one notifying transaction commit at a time. One producer loses nothing by that; several
     that commit at once get half done of what they could. So when they are seen to queue up, or come faster than the
     ticker can hear them, it takes the notifications off and looks by itself, a few hundred times a second, until the
-    rate has fallen to half of what it was.
+    rate has fallen to half of what it was. Whether they would still be in each other's way it can see only while they
+    notify; so after a while it lets them try, unless they come too fast.
 
     The rate is that of ticks or of notifications, whichever is higher: events for later bring no tick. In a rush nobody
     notifies, and consumers make most ticks; then the rate is that of events, or of transactions if that is lower (many
@@ -81,10 +82,15 @@ class Pace:
 
     WINDOW = 0.2
 
-    CROWD = 1.25
-    """Notifying transactions that commit or wait for it, on average of some looks: more than one at a time."""
+    CROWD = 1.5
+    """Notifying transactions that commit or wait for it, on average of some looks. One sender makes less than one, and
+    whoever ticks adds to it now and then."""
 
-    LOOKS = 4
+    LOOKS = 8
+
+    TRIAL = 10.0
+    """Seconds after which those that were in each other's way may try again: what that costs, it costs a thirtieth of
+    the time."""
 
     def __init__(self, lively_rate: float = 80.0, busy_rate: float = 1500.0) -> None:
         self._lively, self._busy, self._calm = lively_rate, busy_rate, busy_rate / 2
@@ -92,6 +98,7 @@ class Pace:
         self._wakes: deque[float] = deque()
         self._seen: deque[tuple[float, int, int]] = deque()
         self._committing: deque[int] = deque(maxlen=self.LOOKS)
+        self._try_at = 0.0
         self.busy = False
 
     def ticked(self, now: float) -> None:
@@ -132,12 +139,12 @@ class Pace:
                 times.popleft()
         rate = max(len(self._ticks), len(self._wakes)) / self.WINDOW
         if self.busy:
-            self.busy = max(rate, self._sent()) >= self._calm
+            self.busy = max(rate, self._sent()) >= (self._calm if now < self._try_at else self._busy)
             return not self.busy
         if not self.wonders:
             self._committing.clear()
         crowd = len(self._committing) == self.LOOKS and sum(self._committing) >= self.CROWD * self.LOOKS
         if crowd or rate >= self._busy:
-            self.busy, self._calm = True, min(rate, self._busy) / 2
+            self.busy, self._calm, self._try_at = True, min(rate, self._busy) / 2, now + self.TRIAL
             self._committing.clear()
         return self.busy

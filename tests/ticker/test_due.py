@@ -110,6 +110,9 @@ def test_producers_that_queue_up_to_notify_are_let_go() -> None:
     assert state() == (True, False)
     second(400, (1,))
     assert state() == (True, False)
+    for nth in range(15):  # and try again at the same rate, after a while
+        second(400, (2,) if nth == 0 else (1,))
+        assert pace.busy == (nth < 10)
 
 
 def test_notifications_count_as_a_rush() -> None:
