@@ -51,7 +51,6 @@ FULL_LOOK = 10.0
 """Seconds between probes of every queue, also of those whose sequence has not moved: a replayed dead letter keeps its
 id. In a rush, when producers are not asked to announce, as often as the fallback."""
 
-
 CROWD_LOOK = 0.04
 """Seconds between looks at whether producers that notify are in each other's way, while there are many."""
 

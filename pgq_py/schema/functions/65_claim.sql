@@ -169,11 +169,11 @@ returns pgq.claim_ring language plpgsql as $$
 --      4. Nothing at all: if a tick is due, make it and look once more. So jobs are
 --         worked without a ticker. When none seems to be alive, that comes first, or urgent
 --         jobs would wait until all others are done.
---         The lane of jobs that must run alone is looked at by all, for 5.
 --      5. What ticks up to now bring to a lane never changes: a claim that found nothing
---         above its lane, nor to be run alone, spares the next one that look, until there is a new tick. So a
---         look at a lane that may have something is put off until the first one is met
---         that has: the last claim of that one may say that there is nothing.
+--         above its lane, nor to be run alone, spares the next one that look, until there
+--         is a new tick. So who is not idle looks at the lane of jobs that must run alone,
+--         too; and a look at a lane that may have something is put off until the first one
+--         is met that has: the last claim of that one may say that there is nothing.
 --
 -- Parameters:
 --      i_last_lane, i_last_seen  - of an earlier claim of the caller, see 5; or null. A lane above 0

@@ -2,9 +2,9 @@
 --
 -- A worker that waits is told of a job as soon as it is committed. What lies between is the tick
 -- that shows it, the claim, and the job's row: composed of parts some sixty functions in two calls,
--- each set up anew in each transaction. Here it is one, with the same statements in the same order,
--- for what is usual when there is little to do: the last claim of the lane had all of it up to its
--- tick, nothing waited above it then, and what has come since is a few jobs in one event slot.
+-- each set up anew in each transaction. Here it is one, for what is usual when there is little to do:
+-- the last claim of the lane had all of it up to its tick, nothing waited above it then, and what has
+-- come since is a few jobs in one event slot. Unlike the parts it reads first, and ticks for what it found.
 
 create or replace function pgq._generate_take(q pgq.queue)
 returns void language plpgsql as $$

@@ -112,7 +112,7 @@ comment on table pgq.held_template is 'Parent of the held rings: unfinished jobs
 --   lo, hi                slot generations that the window's events are in
 --   lows, highs           what is ahead in the window, as ranges of transactions (null: to be
 --                         computed from the ticks)
---   seen                  newest tick then: no lane above this one had work up to it
+--   seen                  newest tick then: no lane above this one had work up to it, nor did lane 0
 --   exhausted             nothing is left of the window behind the position
 --   tombs                 cancelled jobs may be ahead (kind t)
 --   keyed                 one of the jobs has an idempotency key
