@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib
 import os
 import sys
@@ -76,6 +77,9 @@ def run(
 
 def run_app(app: PgQ | AsyncPgQ, **options: Unpack[WorkerOptions]) -> None:
     """Until it is stopped."""
+    # What was imported stays until the end; a full collection that walks through it stops all handlers for some ten ms.
+    gc.collect()
+    gc.freeze()
     if isinstance(app, AsyncPgQ):
         asyncio.run(app.run(**options))
     else:

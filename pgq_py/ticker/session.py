@@ -43,6 +43,10 @@ GRACE = 0.003
 """Seconds between the announcement of an event and the tick for it, while it is calm. A consumer that listens has heard
 of it too, and ticks on its own way to the event; then nothing is left to do."""
 
+DEFERENCE = 0.05
+"""Seconds after the last tick of somebody else for which it leaves a queue to them, while it is calm: consumers that
+wait are told of every event, and one that ticks for itself has just shown that it is there."""
+
 SPACING = 0.005
 """Seconds between two ticks of a queue that it makes itself while it is calm: nobody waits for them but those who poll,
 or hear of ticks alone."""
@@ -70,6 +74,7 @@ class Session:
         self._release_at: dict[str, float] = {}
         self._hot: dict[str, float] = {}
         self._tick_at: dict[str, float] = {}
+        self._own_tick: dict[str, int] = {}
         self._ticked_at: dict[str, float] = {}
         self._armed_xmax = 0
         self._renew_at = self._look_at = self._full_at = self._crowd_at = 0.0
@@ -159,8 +164,12 @@ class Session:
             self._stop.sleep(self._settings.tick_interval)
             return
         times = self._tick_at.values(), self._release_at.values()
-        wake_at = min(self._look_at, self._full_at, self._renew_at, *chain(*times))
-        self._stop.sleep_or_read(self._conn.fileno(), wake_at - monotonic())
+        left = min(self._look_at, self._full_at, self._renew_at, *chain(*times)) - monotonic()
+        if self._tick_at:
+            # it has something to do soon; being woken by every event until then would cost more than that
+            self._stop.sleep(min(left, GRACE))
+        else:
+            self._stop.sleep_or_read(self._conn.fileno(), left)
 
     def _woken(self) -> tuple[set[str], set[str]]:
         """Queues for which producers have announced events, and events for later.
@@ -215,13 +224,16 @@ class Session:
 
     # -- ticking and releasing -------------------------------------------------------------------------------------
 
-    def _tick(self, queue: str) -> None:
-        """Tick one queue, if that is due; its failure is its own."""
+    def _tick(self, queue: str, *, urgent: bool = False) -> None:
+        """Tick one queue, if that is due, and unless it is urgent not while others do; its failure is its own."""
         now = monotonic()
+        deference = 0.0 if urgent or self._pace.busy or not self._armed_xmax else DEFERENCE
         if not worth_trying([queue], self._failed_at, now):
             return
         try:
-            made = calls.value(self._conn, queries.TICKER_TICK, [queue]) is not None
+            made = calls.value(
+                self._conn, queries.TICKER_TICK, [queue, self._own_tick.get(queue), round(deference * 1000)]
+            )
         except (QueuePaused, QueueNotFound):
             self._forget(queue)
             return
@@ -235,7 +247,10 @@ class Session:
             return
         if self._failed_at.pop(queue, None) is not None:
             self._complaints.settled(f"queue {queue}")
-        if made:
+        if made == 0:
+            self._tick_at.setdefault(queue, now + deference)
+        elif made is not None:
+            self._own_tick[queue] = made
             self.ticks += 1
             self._pace.ticked(now)
             self._hot[queue] = self._ticked_at[queue] = now
@@ -244,7 +259,7 @@ class Session:
         """Release what is due in one queue; the tick that shows it follows."""
         try:
             if calls.value(self._conn, queries.TICKER_RELEASE, [queue]):
-                self._tick(queue)
+                self._tick(queue, urgent=True)  # nobody was told of these events
             self._complaints.settled(f"release {queue}")
         except QueueNotFound:
             self._forget(queue)
@@ -265,7 +280,7 @@ class Session:
             self._release_at[queue] = now + max(wait_ms / 1000, self._settings.tick_interval)
 
     def _forget(self, queue: str) -> None:
-        for times in (self._hot, self._ticked_at, self._release_at):
+        for times in (self._hot, self._own_tick, self._ticked_at, self._release_at):
             times.pop(queue, None)
 
     def _complain(self, subject: str, exc: Exception) -> None:

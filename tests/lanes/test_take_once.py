@@ -270,6 +270,41 @@ def test_more_than_it_asks_for_is_left(conn: Conn) -> None:
     assert drain(conn, 2) == ["c", "d", "e"]
 
 
+def test_whom_it_tells_of_its_tick(db: Database, conn: Conn) -> None:
+    """Whoever may find something by it: workers when jobs are left or may be, and fan-out consumers."""
+    listener = db.connect()
+    listener.execute(f"listen {value(conn, 'select pgq.tick_channel(%s)', QUEUE)}".encode())
+
+    def told() -> bool:
+        return bool(list(listener.notifies(timeout=0.1)))
+
+    def after(*taken: Taken) -> bool:
+        assert all(t.claim.id for t in taken)
+        return told()
+
+    enqueue(conn, "a", "b")
+    assert not after(take(conn, 3))
+    enqueue(conn, "a", "b")
+    assert after(take(conn, 2))
+    enqueue(conn, "a", "b")
+    assert after(take(conn, 1))
+    assert drain(conn) == ["b"]
+    take(conn)
+    enqueue(conn, "high", priority=150)
+    enqueue(conn, "normal")
+    assert after(take(conn, lane=150))
+    assert drain(conn) == ["normal"]
+    take(conn)
+    enqueue(conn, "low", priority=30)
+    assert after(take(conn))  # the guess was wrong: claim() has it
+    told()
+    value(conn, "select pgq.register_consumer(%s, 'audit')", QUEUE)
+    take(conn)
+    told()
+    enqueue(conn, "a")
+    assert after(take(conn))
+
+
 def test_more_than_a_few_are_left_to_claim(conn: Conn) -> None:
     enqueue_many(conn, 100)
     c, jobs, _ = take(conn, 100)

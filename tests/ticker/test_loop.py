@@ -11,7 +11,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
 from functools import partial
+from typing import cast
 
 import pytest
 
@@ -63,6 +65,23 @@ def test_it_ticks_when_there_is_something_new_and_not_otherwise(pgq: PgQ, db: Da
         assert ticks(db) == before + 3
     assert ticks(db) == before + 3
     assert [event.json for event in pgq.receive("orders", "mailer")] == [0, 1, 2]
+
+
+def test_it_leaves_a_queue_to_those_who_tick_it(pgq: PgQ, db: Database) -> None:
+    """For a while after their last tick, not after one of its own."""
+    query = "select min(tick_time) from pgq.tick_ring where tick_id = %s"
+
+    def made_at(tick: int) -> datetime:
+        return cast("datetime", db.value(query, [tick]))
+
+    with running_ticker(db.dsn) as ticker, db.connect() as other:
+        wait_until(lambda: db.value("select pgq.wake_armed_ms()") > 0, what="a ticker that is armed")
+        for number in (1, 2, 3):
+            (theirs,) = other.execute("select pgq.tick_now('orders')").fetchone() or (None,)
+            assert theirs is not None
+            pgq.send("orders", "nobody else's")
+            wait_for_ticks(ticker, number)
+            assert made_at(theirs + 1) - made_at(theirs) >= timedelta(milliseconds=50)
 
 
 def test_several_tickers_and_a_consumer(pgq: PgQ, db: Database) -> None:

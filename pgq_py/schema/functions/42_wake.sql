@@ -107,8 +107,9 @@ returns text language plpgsql security definer set search_path = pg_catalog, pgq
 -- Function: pgq.tick_channel(1)
 --
 --      Channel to LISTEN on: every tick of the queue notifies it, with the
---      tick's id. The number at its end is the queue's id, which producers
---      send on the channel pgq_wake while the ticker sleeps.
+--      tick's id, unless it is a worker's that left nothing to others. The number
+--      at its end is the queue's id, which producers send on the channel pgq_wake
+--      while the ticker sleeps.
 -- Errors:
 --      PQ001
 -- ----------------------------------------------------------------------

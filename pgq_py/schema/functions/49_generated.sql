@@ -58,8 +58,15 @@ returns text language sql as $$
         n.tick_event_seq := pg_sequence_last_value(%3$L::regclass);
         n.lo := v / 2 - 1 + v %% 2;
         n.has_events := true;
-        %4$s
-        perform pg_notify('pgq_tick_%1$s', n.tick_id::text);$f$,
+        %4$s$f$,
         q.queue_id, i_last, q.queue_event_seq, pgq._in_current_slot_sql('tick_ring', 'insert into SLOT values (n.*)'))
 $$;
 comment on function pgq._store_tick_sql(pgq.queue, text) is 'SQL: make a tick';
+
+
+create or replace function pgq._tell_tick_sql(q pgq.queue)
+returns text language sql as $$
+    -- Notify of the tick n, as _make_tick() does
+    select format('perform pg_notify(''pgq_tick_%s'', n.tick_id::text);', q.queue_id)
+$$;
+comment on function pgq._tell_tick_sql(pgq.queue) is 'SQL: notify of a tick';

@@ -207,7 +207,7 @@ begin
             whole := v < i_at_once;
             return next;
         end; $b$ $f$,
-        fn, find, parts, q.queue_id, pgq._newest_tick_sql(q, 't'), seq, phase, pgq._store_tick_sql(q, 't'), cursors,
+        fn, find, parts, q.queue_id, pgq._newest_tick_sql(q, 't'), seq, phase, pgq._store_tick_sql(q, 't') || pgq._tell_tick_sql(q), cursors,
         pgq._tick_sql(q, 'c.last_tick', 't'), move, q.queue_ntables, events, guard, fresh, pgq._lock_ticks_sql(q));
     execute format('comment on function %s is ''Open a small batch of one queue, with its events; generated''', fn);
     execute format('revoke all on function %s from public', fn);

@@ -22,10 +22,14 @@ returns void language plpgsql as $$
 --         the tick lock is held: then nothing has changed since. If the highest lane
 --         is as guessed, that is the one to claim from.
 --      3. Its state is read again, with the lane's lock.
---      4. Where the tick lock is held, nothing is waited for. Who else has it makes the tick,
---         and tells; a lane that is locked is left to claim(), which waits.
+--      4. Where the tick lock is held, nothing is waited for. Who else has it makes the tick;
+--         a lane that is locked is left to claim(), which waits.
 --      5. Who knows that nothing at all waited up to t knows it up to the newest tick now,
 --         if nothing has come since, or jobs of this lane alone and they are all claimed.
+--      6. The tick is told only if it may leave something to others: a fan-out consumer, or jobs
+--         to a worker that has not looked yet, where this one took as many as it wanted or could.
+--         Transactions that notify commit one after the other, in the whole cluster, and those
+--         of the senders wait for the disk meanwhile: so would the claim.
 -- ----------------------------------------------------------------------
 declare
     fn      text := format('pgq.%I(text, int4, int4, boolean, int8)', pgq._job_function('take', q));
@@ -70,6 +74,7 @@ begin
             late    int8[];
             v       int8;
             g       int8;
+            untold  boolean := false;
         begin
             <<usual>>
             begin
@@ -126,6 +131,7 @@ begin
                     exit usual when last.tick_id is null or (last.tick_id <> g and attempt = 2);
                     continue when last.tick_id <> g;
                     %6$s
+                    untold := true;
                     last := n;
                     exit;
                 end loop;
@@ -172,6 +178,10 @@ begin
                     raise exception 'the claim ring rotated at this moment'
                         using errcode = '40001', detail = 'Nothing was claimed.', hint = 'Repeat the call.';
                 end if;
+                if untold and (not c.exhausted or cardinality(mine) = i_n or found_.bottom < found_.top
+                               or exists (select from pgq.subscription where sub_queue = %4$s)) then
+                    %14$s
+                end if;
                 -- as in claimed(), without what only a job with options needs, and default policies of _retry_policy()
                 return query
                     select c.claim_id, c.token, j.ev_id, j.ev_type, j.ev_data, j.ev_lane::int4, coalesce(j.ev_retry, 0) + 1,
@@ -186,6 +196,9 @@ begin
                     order by j.ordinality;
                 return;
             end;
+            if untold then
+                %14$s
+            end if;
             return query
                 select r.claim_id, r.token, null::int8, null::text, null::text, null::int4, null::int4, null::int4, null::int4,
                        null::timestamptz, null::text, null::jsonb,
@@ -195,7 +208,7 @@ begin
         end; $b$ $f$,
         pgq._job_function('take', q), pgq._newest_tick_sql(q, 'last'), pgq._lock_ticks_sql(q), q.queue_id, phase, pgq._store_tick_sql(q, 'last'),
         q.queue_ntables, held, jobs, state, pgq._in_slot_sql('claim_ring', 3, 'g', 'insert into SLOT values (c.*)'), q.queue_name,
-        pgq._tick_sql(q, 'c.top_tick', 't'));
+        pgq._tick_sql(q, 'c.top_tick', 't'), pgq._tell_tick_sql(q));
     execute format('comment on function %s is %L', fn, 'Claim the jobs that have just come; generated, see taker_function()');
     execute format('revoke all on function %s from public', fn);
     perform pgq._grant_function(fn, 'pgq_reader');
