@@ -212,10 +212,10 @@ the ticks before it."""
 TICKER_PATIENCE: Final = "set lock_timeout = '100ms'"
 """For the ticker's own session: a queue whose row somebody has locked, and not committed, must not stall the others."""
 
-TICKER_TICK: Final = "select pgq.ticker_if_late(%s, %s, %s), set_config('lock_timeout', '0', true)"
-"""TICK for that session: queue, its last tick that was the session's own, and for how many ms it leaves the queue to
-others that tick it. Its patience is for the queue's row alone. The commit waits for a lock as well, since it notifies
-and so do others; giving up there would leave the tick behind as a dead row."""
+TICKER_TICK: Final = "select pgq.ticker_if_late(%s, %s), set_config('lock_timeout', '0', true)"
+"""TICK for that session: queue, and how long ago an event was announced, if one was. Its patience is for the queue's
+row alone. The commit waits for a lock as well, since it notifies and so do others; giving up there would leave the tick
+behind as a dead row."""
 
 TICKER_RELEASE: Final = "select pgq.release(%s), set_config('lock_timeout', '0', true)"
 """RELEASE for that session, likewise."""

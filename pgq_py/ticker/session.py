@@ -9,6 +9,7 @@ commit). All looking is reading; an idle minute writes nothing but the renewals 
 from __future__ import annotations
 
 import logging
+from datetime import timedelta
 from itertools import chain
 from time import monotonic
 from typing import Any
@@ -43,9 +44,13 @@ GRACE = 0.003
 """Seconds between the announcement of an event and the tick for it, while it is calm. A consumer that listens has heard
 of it too, and ticks on its own way to the event; then nothing is left to do."""
 
-DEFERENCE = 0.05
-"""Seconds after the last tick of somebody else for which it leaves a queue to them, while it is calm: consumers that
-wait are told of every event, and one that ticks for itself has just shown that it is there."""
+LENIENCE = 0.01
+"""Seconds between two looks at a queue that others tick while one event follows the other. Until then it does not even
+read what is announced: being woken by each of hundreds costs more than the looks do."""
+
+LAST_LOOK = 0.05
+"""Seconds after which it looks once more at what others have ticked: theirs were younger than the event, but their
+snapshots may have been a moment older."""
 
 SPACING = 0.005
 """Seconds between two ticks of a queue that it makes itself while it is calm: nobody waits for them but those who poll,
@@ -74,10 +79,11 @@ class Session:
         self._release_at: dict[str, float] = {}
         self._hot: dict[str, float] = {}
         self._tick_at: dict[str, float] = {}
-        self._own_tick: dict[str, int] = {}
+        self._heard_at: dict[str, float] = {}
+        self._untended_since: dict[str, float] = {}
         self._ticked_at: dict[str, float] = {}
         self._armed_xmax = 0
-        self._renew_at = self._look_at = self._full_at = self._crowd_at = 0.0
+        self._renew_at = self._look_at = self._full_at = self._crowd_at = self._deaf_until = 0.0
         self._delay = FIRST_LOOK
         self._probe_took = 0.0
 
@@ -104,9 +110,11 @@ class Session:
         now = monotonic()
         woken, later = self._woken()
         for queue in woken:
-            self._hot[queue] = now
-            calm_at = max(now + GRACE, self._ticked_at.get(queue, 0.0) + SPACING)
-            self._tick_at.setdefault(queue, now if self._pace.busy else calm_at)
+            self._hot[queue] = self._heard_at[queue] = now
+            if queue not in self._untended_since:
+                self._untended_since[queue] = now
+                calm_at = max(now + GRACE, self._ticked_at.get(queue, 0.0) + SPACING)
+                self._tick_at[queue] = now if self._pace.busy else calm_at
         for queue in self._due_now(now):
             self._tick(queue)
         if later:
@@ -164,12 +172,11 @@ class Session:
             self._stop.sleep(self._settings.tick_interval)
             return
         times = self._tick_at.values(), self._release_at.values()
-        left = min(self._look_at, self._full_at, self._renew_at, *chain(*times)) - monotonic()
-        if self._tick_at:
-            # it has something to do soon; being woken by every event until then would cost more than that
-            self._stop.sleep(min(left, GRACE))
+        wake_at, now = min(self._look_at, self._full_at, self._renew_at, *chain(*times)), monotonic()
+        if now < self._deaf_until:
+            self._stop.sleep(min(wake_at, self._deaf_until) - now)
         else:
-            self._stop.sleep_or_read(self._conn.fileno(), left)
+            self._stop.sleep_or_read(self._conn.fileno(), wake_at - now)
 
     def _woken(self) -> tuple[set[str], set[str]]:
         """Queues for which producers have announced events, and events for later.
@@ -224,16 +231,15 @@ class Session:
 
     # -- ticking and releasing -------------------------------------------------------------------------------------
 
-    def _tick(self, queue: str, *, urgent: bool = False) -> None:
-        """Tick one queue, if that is due, and unless it is urgent not while others do; its failure is its own."""
+    def _tick(self, queue: str) -> None:
+        """Tick one queue, if that is due; its failure is its own."""
         now = monotonic()
-        deference = 0.0 if urgent or self._pace.busy or not self._armed_xmax else DEFERENCE
+        since = self._untended_since.pop(queue, None)
         if not worth_trying([queue], self._failed_at, now):
             return
+        age = None if since is None or self._pace.busy else timedelta(seconds=now - since)
         try:
-            made = calls.value(
-                self._conn, queries.TICKER_TICK, [queue, self._own_tick.get(queue), round(deference * 1000)]
-            )
+            made = calls.value(self._conn, queries.TICKER_TICK, [queue, age])
         except (QueuePaused, QueueNotFound):
             self._forget(queue)
             return
@@ -247,19 +253,27 @@ class Session:
             return
         if self._failed_at.pop(queue, None) is not None:
             self._complaints.settled(f"queue {queue}")
-        if made == 0:
-            self._tick_at.setdefault(queue, now + deference)
+        if made == 0 and since is not None:
+            self._left_to_others(queue, since, now)
         elif made is not None:
-            self._own_tick[queue] = made
             self.ticks += 1
             self._pace.ticked(now)
             self._hot[queue] = self._ticked_at[queue] = now
+
+    def _left_to_others(self, queue: str, since: float, now: float) -> None:
+        """Somebody has ticked since then; what was announced later may not be in that tick."""
+        if self._heard_at[queue] > since:
+            self._untended_since[queue] = self._heard_at[queue]
+            self._tick_at[queue] = self._deaf_until = max(self._heard_at[queue] + GRACE, now + LENIENCE)
+        else:
+            self._tick_at[queue] = now + LAST_LOOK
 
     def _release(self, queue: str) -> None:
         """Release what is due in one queue; the tick that shows it follows."""
         try:
             if calls.value(self._conn, queries.TICKER_RELEASE, [queue]):
-                self._tick(queue, urgent=True)  # nobody was told of these events
+                self._untended_since.pop(queue, None)  # whatever others have ticked, these are new
+                self._tick(queue)
             self._complaints.settled(f"release {queue}")
         except QueueNotFound:
             self._forget(queue)
@@ -280,7 +294,7 @@ class Session:
             self._release_at[queue] = now + max(wait_ms / 1000, self._settings.tick_interval)
 
     def _forget(self, queue: str) -> None:
-        for times in (self._hot, self._own_tick, self._ticked_at, self._release_at):
+        for times in (self._hot, self._heard_at, self._untended_since, self._ticked_at, self._release_at):
             times.pop(queue, None)
 
     def _complain(self, subject: str, exc: Exception) -> None:

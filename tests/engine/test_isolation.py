@@ -58,7 +58,7 @@ DECIDING = {
     "get_batch_cursor(bigint,text,integer,text)": "select * from pgq.get_batch_cursor(1, 'x', 1, 'true')",
     "ticker()": "select pgq.ticker()",
     "ticker(text)": "select pgq.ticker('q')",
-    "ticker_if_late(text,bigint,integer)": "select pgq.ticker_if_late('q', null, 0)",
+    "ticker_if_late(text,interval)": "select pgq.ticker_if_late('q', null)",
     "ticker(text,bigint,timestamp with time zone,bigint)": "select pgq.ticker('external', 9, now(), 9)",
     "poke(text)": "select pgq.poke('q')",
     "tick_now(text)": "select pgq.tick_now('q')",

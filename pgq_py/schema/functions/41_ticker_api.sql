@@ -26,38 +26,38 @@ $$;
 comment on function pgq.ticker(text) is 'Make a tick for a queue if one is due. Returns its id, or null.';
 
 
-create or replace function pgq.ticker_if_late(i_queue_name text, i_own_tick bigint, i_ms int4)
+create or replace function pgq.ticker_if_late(i_queue_name text, i_age interval)
 returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
 -- ----------------------------------------------------------------------
--- Function: pgq.ticker_if_late(3)
+-- Function: pgq.ticker_if_late(2)
 --
---      ticker(1), for a ticker beside consumers and workers that tick on their
---      own way to an event: while they do, it leaves that to them. A look of its
---      own costs as much as theirs, and its ticks would only be in their way.
+--      ticker(1) for an event that was announced some time ago, unless there is a
+--      tick since: of a consumer or a worker that ticked on its own way to the event.
+--      To find that nothing is left to do costs a third of what ticker(1) takes for it.
+--
+--      The snapshot of such a tick may be a little older than its time, so whoever
+--      relies on this alone looks once more when nothing else comes.
 --
 -- Parameters:
---      i_own_tick  - the last tick that the caller made itself, null for none
---      i_ms        - for so long after a tick that it did not make, it makes none
+--      i_age  - how long ago it was announced; null: not known
 -- Returns:
---      id of the tick, null when none was due, 0 when it was left to others
+--      id of the tick, null when none was due, 0 when there is one since
 -- Errors:
 --      as ticker(1)
 -- ----------------------------------------------------------------------
 declare
-    q     pgq.queue := pgq._queue(i_queue_name, 'no such queue');
-    last  pgq.tick_ring;
+    q  pgq.queue := pgq._queue(i_queue_name, 'no such queue');
 begin
     perform pgq._require_read_committed('ticker_if_late');
     perform pgq._require_ticking(q);
-    last := pgq._newest_tick(q.queue_id);
-    if last.tick_id is distinct from i_own_tick and last.tick_time > clock_timestamp() - i_ms * interval '1 ms' then
+    if (pgq._newest_tick(q.queue_id)).tick_time > clock_timestamp() - i_age then
         return 0;
     end if;
     return pgq._tick_if_due(q, false);
 end;
 $$;
-comment on function pgq.ticker_if_late(text, bigint, int4) is
-'ticker(queue), unless somebody else has just made a tick. Returns its id, null when none was due, 0 when it was left to others.';
+comment on function pgq.ticker_if_late(text, interval) is
+'ticker(queue) for an event that was announced so long ago. Returns the tick''s id, null when none was due, 0 when there is one since.';
 
 
 create or replace function pgq.ticker()
