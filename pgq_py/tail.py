@@ -22,7 +22,7 @@ from pgq_py.client import queries
 from pgq_py.client._sync import calls
 from pgq_py.client._sync.connections import connect
 from pgq_py.client.connecting import is_pooled
-from pgq_py.client.rows import event_rows
+from pgq_py.client.rows import event_rows, read_lightly
 from pgq_py.errors import QueueNotFound, SchemaMissing, translate
 from pgq_py.settings import Settings
 from pgq_py.types import Event
@@ -93,9 +93,10 @@ class Tail:
         hold = not is_pooled(self._conn)
         query, parameters, backwards = self._query()
         with translate(), self._conn.cursor("pgq_tail", row_factory=event_rows, withhold=hold) as cursor:
+            read_lightly(cursor)
             with self._conn.transaction():
                 (self._seen,) = calls.rows(self._conn, _SNAPSHOT)
-                cursor.execute(query, parameters)
+                cursor.execute(query, parameters, binary=True)
                 kept = None if hold and not backwards else list(_fetched(cursor))
             yield from _fetched(cursor) if kept is None else reversed(kept) if backwards else kept
 

@@ -51,8 +51,8 @@ Txid = NewType("Txid", int)
 class Event(NamedTuple):
     """One event, in the column order of every function that returns events.
 
-    `txid` is the producer's top-level transaction; `retries` is None or 0 for a first delivery, else how many came
-    before.
+    `time` is in UTC. `txid` is the producer's top-level transaction; `retries` is None or 0 for a first delivery, else
+    how many came before.
     """
 
     id: EventId

@@ -11,6 +11,7 @@ import pytest
 
 from pgq_py import BatchNotFound, ConnectionFailed, ConsumerNotRegistered, InvalidArgument, PositionGone, QueueNotFound
 from pgq_py.app import PgQ
+from pgq_py.client._sync import answers
 from pgq_py.client._sync.batches import FETCH_ROWS
 from tests.clusters import Database
 from tests.waiting import wait_until
@@ -100,6 +101,53 @@ def test_batches_around_the_size_of_a_fetch(pgq: PgQ, count: int) -> None:
     send(pgq, *range(count))
     assert rest(pgq) == [str(number) for number in range(count)]
     assert rest(pgq) == []
+
+
+@pytest.mark.parametrize("handler", ["quick", "slow"])
+def test_acknowledging_and_leaving_while_the_next_answer_is_under_way(
+    pgq: PgQ, handler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quick reader asks ahead; one that takes its time does not."""
+    monkeypatch.setattr(answers, "QUICK", 0.0 if handler == "slow" else 60.0)
+    numbers = [str(number) for number in range(30_000)]
+    send(pgq, *numbers)
+    seen: list[str | None] = []
+    under_way = 0
+    with pgq.batches("orders", "mailer", wait=0) as batches:
+        for batch in batches:
+            for event in batch:
+                seen.append(event.data)
+                asked = batches._subscription._answers._asked
+                under_way += bool(asked)
+                if len(seen) % 1_700 == 0:
+                    batch.ack(event)
+                if len(seen) in {1_234, 7_777, 21_111}:
+                    break
+            assert batch.fetch(1)[0].data == numbers[len(seen)]
+            seen.append(numbers[len(seen)])
+            if len(seen) > 20_000:
+                break
+    assert seen == numbers[: len(seen)]
+    assert (under_way > 0) == (handler == "quick")
+    assert rest(pgq) == numbers[len(seen) :]
+
+
+def test_a_connection_that_dies_while_the_next_answer_is_under_way(pgq: PgQ, db: Database) -> None:
+    def die() -> None:
+        with pgq.batches("orders", "mailer", wait=0) as batches:
+            for batch in batches:
+                for nth, event in enumerate(batch):
+                    if nth == 3_000:
+                        batch.ack(event)
+                        db.rows(
+                            "select pg_terminate_backend(pid, 10000) from pg_stat_activity"
+                            " where application_name = 'pgq mailer'"
+                        )
+
+    send(pgq, *range(50_000))
+    with pytest.raises(ConnectionFailed):
+        die()
+    assert rest(pgq) == [str(number) for number in range(3_001, 50_000)]
 
 
 def test_a_spooled_batch_holds_no_snapshot_and_no_lock(pgq: PgQ, db: Database) -> None:

@@ -190,6 +190,25 @@ def test_a_consumer_of_a_large_backlog(pgq: PgQ) -> None:
     assert numbers(seen) == list(range(20_000))
 
 
+def test_failures_in_the_middle_of_a_large_batch(pgq: PgQ, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are said while the server makes the next answer."""
+    monkeypatch.setattr("pgq_py.consumers._sync.worker.PROGRESS_INTERVAL", 0.0)
+    seen: list[Event] = []
+
+    def handle(event: Event) -> None:
+        if event.json % 500 == 321:
+            event.dead("as planned")
+        seen.append(event)
+
+    pgq.register_consumer("orders", "late")
+    pgq.send_many("orders", range(10_000))
+    pgq.consumer("orders", name="late")(handle)
+    with pgq.runner():
+        wait_until(lambda: is_drained(pgq, "late"))
+    assert numbers(seen) == [number for number in range(10_000) if number % 500 != 321]
+    assert len(pgq.dead_letters("orders", "late")) == 20
+
+
 def test_progress_within_a_batch_is_recorded(pgq: PgQ, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "PROGRESS_INTERVAL", 0.0)
     seen: list[Any] = []

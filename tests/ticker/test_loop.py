@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from math import inf
 
 import pytest
 
 from pgq_py import ConnectionFailed, SchemaMissing
 from pgq_py.app import PgQ
+from pgq_py.client.acompat import Stop
 from pgq_py.settings import load_settings
 from pgq_py.ticker import Ticker, session
 from tests.clusters import Database
@@ -69,20 +71,30 @@ def test_it_leaves_an_event_to_those_who_have_ticked_for_it(
     pgq: PgQ, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And looks once more, for their snapshots may be a moment older than their times."""
-    monkeypatch.setattr(session, "GRACE", 0.3)
-    with running_ticker(db.dsn) as ticker, db.connect() as other:
-        wait_until(lambda: db.value("select pgq.wake_armed_ms()") > 0, what="a ticker that is armed")
+    now = 1000.0
+    monkeypatch.setattr(session, "monotonic", lambda: now)
+    with db.connect() as conn, db.connect() as other:
+        own = session.Session(conn, load_settings(dsn=db.dsn), Stop())
+        conn.execute("listen pgq_wake")
+        own._arm()
+        own.beat()
+        own._full_at = own._look_at = inf
+
+        def hears() -> bool:
+            own.beat()
+            return "orders" in own._untended_since
+
         pgq.send("orders", "announced")
-        own = ticker._session
-        assert own is not None
-        wait_until(lambda: "orders" in own._untended_since, what="the announcement")
-        before = ticks(db)
+        wait_until(hears, what="the announcement")
         other.execute("select pgq.tick_now('orders')")
         other.execute("set pgq.wake = off")
         other.execute("select pgq.send('orders', 't', 'as if the snapshot were older')")
-        wait_until(lambda: "orders" not in own._untended_since, what="its look")
-        assert (ticks(db), ticker.ticks) == (before + 1, 0)
-        wait_until(lambda: ticker.ticks == 1, timeout=0.5, what="the last look")
+        now += 60
+        own.beat()
+        assert own.ticks == 0
+        now += session.LAST_LOOK
+        own.beat()
+        assert own.ticks == 1
 
 
 def test_several_tickers_and_a_consumer(pgq: PgQ, db: Database) -> None:

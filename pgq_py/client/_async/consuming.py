@@ -22,7 +22,7 @@ from pgq_py.client.checks import (
     check_target_text,
 )
 from pgq_py.client.encoding import plain_text
-from pgq_py.client.rows import Received, received
+from pgq_py.client.rows import Received, read_lightly, received
 from pgq_py.errors import translate
 from pgq_py.types import BatchId, EventId, Nacked, TickId
 
@@ -124,6 +124,7 @@ class AsyncConsuming(AsyncConnections):
         async with self._connection(conn) as own:
             with translate():
                 async with AsyncCursor(own, row_factory=tuple_row) as cursor:
+                    read_lightly(cursor)
                     await cursor.execute(queries.RECEIVE, [*parameters, max_events], binary=True)
                     return received(await cursor.fetchall())
 

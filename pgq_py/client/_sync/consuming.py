@@ -23,7 +23,7 @@ from pgq_py.client.checks import (
     check_target_text,
 )
 from pgq_py.client.encoding import plain_text
-from pgq_py.client.rows import Received, received
+from pgq_py.client.rows import Received, read_lightly, received
 from pgq_py.errors import translate
 from pgq_py.types import BatchId, EventId, Nacked, TickId
 
@@ -123,6 +123,7 @@ class Consuming(Connections):
         parameters = [check_name(queue, "queue"), check_name(consumer, "consumer")]
         check_positive(max_events, "max_events")
         with self._connection(conn) as own, translate(), Cursor(own, row_factory=tuple_row) as cursor:
+            read_lightly(cursor)
             cursor.execute(queries.RECEIVE, [*parameters, max_events], binary=True)
             return received(cursor.fetchall())
 

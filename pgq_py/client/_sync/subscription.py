@@ -20,9 +20,10 @@ from psycopg.sql import SQL, Identifier, Literal
 
 from pgq_py.client import queries
 from pgq_py.client._sync import calls
+from pgq_py.client._sync.answers import Answers
 from pgq_py.client._sync.batches import Batch
 from pgq_py.client.connecting import is_pooled
-from pgq_py.client.rows import CHUNK_ROWS, event_rows, opened, read_txids, rows_to_ask
+from pgq_py.client.rows import CHUNK_ROWS, event_rows, opened, read_lightly
 from pgq_py.errors import PgqError, QueueNotFound, translate
 from pgq_py.types import BatchId, Event, EventId, OpenBatch
 
@@ -40,10 +41,13 @@ class Subscription:
 
     `announced` is set when a producer has said that there is an event: the next call ticks first, if that is due and
     nobody else is at it, for the way through the ticker's process is longer. `in_rush` is set when nobody has said so
-    but there may well be one.
+    but there may well be one. `ahead` allows to ask for events ahead; then it is `free()` that gives the connection for
+    a statement.
     """
 
-    def __init__(self, conn: Connection[Any], queue: str, consumer: str, max_events: int) -> None:
+    def __init__(
+        self, conn: Connection[Any], queue: str, consumer: str, max_events: int, *, ahead: bool = True
+    ) -> None:
         self.conn = conn
         self.queue, self.consumer = queue, consumer
         self._max_events = max_events
@@ -54,9 +58,10 @@ class Subscription:
         self._owned = False
         self._declared = False
         self._rows = Cursor(conn, row_factory=event_rows)
-        read_txids(self._rows)
         self._opening = Cursor(conn, row_factory=tuple_row)
-        self._ask, self._left, self._short = CHUNK_ROWS, 0, True
+        for cursor in (self._rows, self._opening):
+            read_lightly(cursor)
+        self._answers = Answers(conn, ahead=ahead)
 
     def own(self) -> bool:
         """Try to become the one worker of this consumer, until `disown` or the end of the connection.
@@ -67,14 +72,14 @@ class Subscription:
         if not self._owned:
             if self.pooled:
                 logger.warning("%s: a pooler is in between, so there is no standby; use a direct connection", self._key)
-            self._owned = self.pooled or bool(calls.value(self.conn, queries.OWN_SUBSCRIPTION, [self._key]))
+            self._owned = self.pooled or bool(calls.value(self.free(), queries.OWN_SUBSCRIPTION, [self._key]))
         return self._owned
 
     def disown(self) -> None:
         """Let the next worker take over at once. A dead connection has let go by itself."""
         if self._owned and not self.pooled:
             with suppress(PgqError, Error):
-                calls.value(self.conn, queries.DISOWN_SUBSCRIPTION, [self._key])
+                calls.value(self.free(), queries.DISOWN_SUBSCRIPTION, [self._key])
         self._owned = False
 
     def open(self, *, lightly: bool = False) -> Batch | None:
@@ -116,6 +121,7 @@ class Subscription:
         self, query: LiteralString, at_once: int, tick: bool | None = False
     ) -> tuple[Batch | None, list[Event] | None]:
         """The open batch or the next one, and its events where these are less than `at_once`."""
+        self.free()
         statement = self._statement(query)
         with translate():
             try:
@@ -145,17 +151,17 @@ class Subscription:
     def ack(self, batch: BatchId, up_to: EventId | None) -> bool:
         """Acknowledge up to an event, or all; True when that finished the batch."""
         parameters = [self.queue, self.consumer, batch, up_to]
-        return bool(calls.value(self.conn, queries.ACK, parameters))
+        return bool(calls.value(self.free(), queries.ACK, parameters))
 
     def ack_peeked(self, batch: OpenBatch) -> bool:
         """Acknowledge all of a batch that was only peeked at; True."""
         parameters = [self.queue, self.consumer, batch.batch_id, batch.prev_tick_id, batch.cur_tick_id]
-        return bool(calls.value(self.conn, queries.ACK_PEEKED, parameters))
+        return bool(calls.value(self.free(), queries.ACK_PEEKED, parameters))
 
     def open_peeked(self, batch: OpenBatch) -> OpenBatch:
         """Open a batch that was only peeked at."""
         parameters = [self.queue, self.consumer, batch.batch_id, batch.prev_tick_id, batch.cur_tick_id]
-        return replace(batch, batch_id=BatchId(calls.value(self.conn, queries.OPEN_PEEKED, parameters)))
+        return replace(batch, batch_id=BatchId(calls.value(self.free(), queries.OPEN_PEEKED, parameters)))
 
     def tick_announced(self) -> None:
         """For who opens the next batch in a longer transaction, in which the tick's lock must not be held."""
@@ -165,7 +171,7 @@ class Subscription:
 
     def poke(self) -> bool:
         """Release and tick what is due, if nobody else does it; True when there is a new tick."""
-        while (tick := calls.value(self.conn, queries.POKE_LIGHTLY, [self.queue])) == 0:
+        while (tick := calls.value(self.free(), queries.POKE_LIGHTLY, [self.queue])) == 0:
             pass  # delayed events were released; the tick that shows them is another transaction's
         return tick is not None
 
@@ -176,32 +182,28 @@ class Subscription:
             return self._rows.fetchall()
 
     def stream(self) -> list[Event]:
-        """The next events of the declared cursor, at most CHUNK_ROWS of an answer of several thousand."""
-        with translate():
-            if not self._left:
-                self._rows.execute(queries.FETCH_BATCH.format(Literal(self._ask)), binary=True, prepare=False)
-                self._left = self._rows.rowcount
-                self._short = self._left < self._ask
-            events = self._rows.fetchmany(CHUNK_ROWS)
-        self._left -= len(events)
-        if not self._left:
-            self._ask = rows_to_ask(events)
-        return events
+        """The next events of the declared cursor, at most CHUNK_ROWS."""
+        return self._answers.next()
 
     @property
     def at_end(self) -> bool:
         """`stream` has nothing more to give."""
-        return self._short and not self._left
+        return self._answers.at_end
+
+    def free(self) -> Connection[Any]:
+        """The connection, for a statement: no answer is under way on it."""
+        self._answers.settle()
+        return self.conn
 
     def close_cursor(self) -> None:
         """Give the rows that are left back to the server."""
         if self._declared:
-            calls.command(self.conn, queries.CLOSE_BATCH)
+            calls.command(self.free(), queries.CLOSE_BATCH)
             self._declared = False
 
     def _declare(self, batch: Batch) -> None:
         self.close_cursor()
         ((statement, *_),) = calls.rows(self.conn, queries.BATCH_EVENT_SQL, [batch.id])
         calls.command(self.conn, queries.BATCH_CURSOR.format(SQL(statement)))
-        self._ask, self._left = CHUNK_ROWS, 0
+        self._answers.begin()
         self._declared = True

@@ -97,7 +97,9 @@ class AsyncWorker:
 
     async def _session(self, conn: AsyncConnection[Any]) -> None:
         """Own the subscription, or stand by, for as long as the connection lasts."""
-        subscription = AsyncSubscription(conn, self._spec.queue, self._spec.name, self._max_events)
+        # a handler in the transaction has the connection for itself
+        ahead = not self._spec.exactly_once
+        subscription = AsyncSubscription(conn, self._spec.queue, self._spec.name, self._max_events, ahead=ahead)
         idle = AsyncIdle(subscription, self._stop, self._settings)
         self._failures = {}
         try:
@@ -244,7 +246,7 @@ class AsyncWorker:
         if not failures:
             await batch.ack(up_to)
             return
-        async with calls.transaction(subscription.conn):
+        async with calls.transaction(await subscription.free()):
             await batch.ensure_open()
             await self._say(subscription, batch, failures)
             await batch.ack(up_to)

@@ -98,7 +98,9 @@ class Worker:
 
     def _session(self, conn: Connection[Any]) -> None:
         """Own the subscription, or stand by, for as long as the connection lasts."""
-        subscription = Subscription(conn, self._spec.queue, self._spec.name, self._max_events)
+        # a handler in the transaction has the connection for itself
+        ahead = not self._spec.exactly_once
+        subscription = Subscription(conn, self._spec.queue, self._spec.name, self._max_events, ahead=ahead)
         idle = Idle(subscription, self._stop, self._settings)
         self._failures = {}
         try:
@@ -245,7 +247,7 @@ class Worker:
         if not failures:
             batch.ack(up_to)
             return
-        with calls.transaction(subscription.conn):
+        with calls.transaction(subscription.free()):
             batch.ensure_open()
             self._say(subscription, batch, failures)
             batch.ack(up_to)
