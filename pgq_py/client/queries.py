@@ -22,6 +22,12 @@ PRODUCE: Final = SQL("select pgq.{}(%s, %s, %s, %s, %s, %s)")
 PRODUCE_PLAIN: Final = SQL("select pgq.{}(%s, %s, null, null, null, null)")
 """The same without extras, which most events do not have: each parameter takes its time in a pipeline."""
 
+INSERT_EVENTS: Final = (
+    "select pgq.insert_events(%s, %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[])"
+)
+"""Queue, and columns of events; in binary, for as text each element of an array is looked through character by
+character."""
+
 CURRENT_EVENT_TABLE: Final = "select pgq.current_event_table(%s)"
 """The slot that takes a queue's events now, as 'schema.table'."""
 

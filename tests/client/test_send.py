@@ -263,6 +263,58 @@ def test_a_pipeline_is_one_transaction(pgq: PgQ) -> None:
     assert delivered(pgq) == []
 
 
+def test_a_pipeline_keeps_the_order_and_all_columns(pgq: PgQ) -> None:
+    """Of each queue, whatever goes to the server as a block, and whatever does not."""
+    pgq.create_queue("other")
+    pgq.register_consumer("other", "c")
+    rows = [
+        (None, None, None),
+        ("t", None, None),
+        (None, '{"a": [1, "b,\\c"]}', None),
+        ("t", "NULL", "x"),
+        ("", "", ""),
+    ]
+    for count in (0, 1, 3, 4, 500, 1_203):
+        with pgq.pipeline() as pipeline:
+            for nth in range(count):
+                kind, data, extra = rows[nth % len(rows)]
+                pipeline.send("orders", data, type=kind, extra4=extra)
+                if nth % 3 == 0:
+                    pipeline.send("other", nth)
+        found = [(event.type, event.data, event.extra4) for event in delivered(pgq)]
+        assert found == [rows[nth % len(rows)] for nth in range(count)]
+        assert [event.json for event in delivered(pgq, "other", "c")] == list(range(0, count, 3))
+
+
+def test_what_follows_a_flush_comes_after_it(pgq: PgQ) -> None:
+    with pgq.pipeline() as pipeline:
+        for number in range(10):
+            pipeline.send("orders", number)
+        pipeline.flush()
+        pgq.send("orders", 10, conn=pipeline.conn)
+        pipeline.send("orders", 11)
+    assert [event.json for event in delivered(pgq)] == list(range(12))
+
+
+def test_events_without_anything_and_large_ones_go_through_a_pipeline(pgq: PgQ) -> None:
+    with pgq.pipeline() as pipeline:
+        for _ in range(12):
+            pipeline.send("orders", None)
+        pipeline.flush()
+        for number in range(12):
+            pipeline.send("orders", str(number) * 100_000)
+            assert all(block.characters < 256 * 1024 for block in pipeline._blocks.values())
+    assert [event.data for event in delivered(pgq)] == [None] * 12 + [str(number) * 100_000 for number in range(12)]
+
+
+def test_an_unknown_queue_is_an_error_of_the_call(pgq: PgQ) -> None:
+    with suppress(QueueNotFound), pgq.pipeline() as pipeline:
+        pipeline.send("orders", "rolled back")
+        pipeline.send("nosuch", 1)
+        pytest.fail("no error")
+    assert delivered(pgq) == []
+
+
 def test_an_error_in_a_pipeline_surfaces(pgq: PgQ) -> None:
     pgq.send("orders", "x")
     pgq.set_queue_config("orders", "disable_insert", True)

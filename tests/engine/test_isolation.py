@@ -102,7 +102,8 @@ DECIDING = {
 # Functions that ask, produce, or change settings in one statement: they may be called in any transaction.
 FREE = {
     "version", "get_queue_info", "get_consumer_info", "get_batch_info", "ring_info", "ring_blockers", "queues_due",
-    "maint_operations", "maint_tables_to_vacuum", "insert_event", "insert_event_raw", "send", "send_batch",
+    "maint_operations", "maint_tables_to_vacuum", "insert_event", "insert_events", "insert_event_raw",
+    "send", "send_batch",
     "producer_function", "opener_function", "worker_procedure", "taker_function", "current_event_table",
     "set_queue_config", "pause_queue", "resume_queue",
     "seek_target", "wake", "wake_armed_ms", "arm_wake", "disarm_wake", "queue_marks",

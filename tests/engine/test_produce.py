@@ -93,6 +93,8 @@ NULLS: list[tuple[LiteralString, tuple[str | None, str | None]]] = [
     ("select pgq.send('q', 'type', null::jsonb)", ("type", None)),
     ("select pgq.send('q', null, '')", (None, "")),
     ("select pgq.send_batch('q', null, array[null]::text[])", (None, None)),
+    ("select pgq.insert_events('q', null, array[null]::text[])", (None, None)),
+    ("select pgq.insert_events('q', '{type}', null)", ("type", None)),
 ]
 
 
@@ -137,6 +139,19 @@ def test_every_way_to_send(db: Database) -> None:
         ("t", None, *nothing),
         ("t", "y", *nothing),
         ("t", "d", "1", None, None, "4"),
+    ]
+
+
+def test_many_events_with_all_their_columns(db: Database) -> None:
+    conn = db.connect()
+    create(conn, "c")
+    call = "select pgq.insert_events('q', %s::text[], %s::text[], null, '{x,y}', '{}', array[null, null, 'z'])"
+    assert value(conn, call, ["a", None, "c"], ["1", "2"]) == 3
+    assert value(conn, "select pgq.insert_events('q', null, null)") == 0
+    assert _delivered(conn) == [
+        ("a", "1", None, "x", None, None),
+        (None, "2", None, "y", None, None),
+        ("c", None, None, None, None, "z"),
     ]
 
 
@@ -208,6 +223,7 @@ WRITES: list[LiteralString] = [
     "select pgq.send(%s, '1'::jsonb)",
     "select pgq.send(%s, 't', '1'::jsonb)",
     "select pgq.send_batch(%s, 't', '{1}'::text[])",
+    "select pgq.insert_events(%s, '{t}', '{1}')",
     "select pgq.send_batch(%s, 't', '{1}'::jsonb[])",
     "select pgq.current_event_table(%s)",
 ]

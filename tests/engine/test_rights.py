@@ -45,6 +45,7 @@ def test_a_producer_of_one_queue_produces_into_that_one(db: Database, role: str)
     value(conn, "select pgq.grant_produce(%s, %s)", QUEUE, role)
     send(app, "one")
     value(app, "select pgq.send_batch(%s, 't', array['two'])", QUEUE)
+    value(app, "select pgq.insert_events(%s, '{t}', '{2}')", QUEUE)
     value(app, "select pgq.send(%s, 't', 'later'::text, deliver_in => interval '1 hour')", QUEUE)
     table = value(app, "select pgq.current_event_table(%s)", QUEUE)
     with app.cursor().copy(f"copy {table} (ev_data) from stdin".encode()) as copy:
@@ -53,6 +54,7 @@ def test_a_producer_of_one_queue_produces_into_that_one(db: Database, role: str)
         "select pgq.insert_event('other', 't', 'x')",
         "select pgq.send('other', 't', 'x'::text)",
         "select pgq.send_batch('other', 't', array['x'])",
+        "select pgq.insert_events('other', '{t}', '{x}')",
         "select pgq.send('other', 't', 'x'::text, deliver_in => interval '1 s')",
         "select pgq.current_event_table('other')",
         "select pgq.cancel_event('other', 1)",
@@ -65,7 +67,7 @@ def test_a_producer_of_one_queue_produces_into_that_one(db: Database, role: str)
     ):
         with refused("42501"):
             app.execute(call.encode())
-    assert deliver(conn) == ["one", "two", "three"]
+    assert deliver(conn) == ["one", "two", "2", "three"]
     value(conn, "select pgq.revoke_produce(%s, %s)", QUEUE, role)
     with refused("42501"):
         send(app, "x")

@@ -12,15 +12,16 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any
 
-from psycopg import AsyncConnection, AsyncCursor
+from psycopg import AsyncConnection
 from psycopg.sql import Identifier
 
 from pgq_py.client import queries
 from pgq_py.client._async import calls
 from pgq_py.client._async.copying import AsyncCopyWriter
 from pgq_py.client._async.delaying import ATTEMPTS, AsyncDelaying
+from pgq_py.client._async.pipelining import AsyncPipeline, Statements, single
 from pgq_py.client.acompat import AsyncItems, aslices
 from pgq_py.client.borrowed import borrow_async
 from pgq_py.client.checks import check_due, check_items, check_name, check_positive
@@ -30,16 +31,10 @@ from pgq_py.errors import QueueNotFound, SchemaOutdated, SlotClosed, translate
 from pgq_py.settings import Settings
 from pgq_py.types import EventId
 
-__all__ = ["AsyncPipeline", "AsyncProducing"]
+__all__ = ["AsyncProducing"]
 
 BLOCK_ROWS = 256
 """Rows rendered at a time: enough for string operations per block, few enough to keep the server busy meanwhile."""
-
-
-_Statements: TypeAlias = tuple[str, str]
-"""For an event without extras, and with some."""
-
-_NO_EXTRAS = (None, None, None, None)
 
 
 class _StaleProducer(QueueNotFound):
@@ -51,7 +46,7 @@ class AsyncProducing(AsyncDelaying):
 
     def __init__(self, dsn: str | None = None, *, settings: Settings | None = None) -> None:
         super().__init__(dsn, settings=settings)
-        self._producers: dict[tuple[bytes, bytes, bytes, str], _Statements] = {}
+        self._producers: dict[tuple[bytes, bytes, bytes, str], Statements] = {}
 
     async def send(
         self,
@@ -130,21 +125,23 @@ class AsyncProducing(AsyncDelaying):
         """One transaction whose single sends do not wait for each other's answers.
 
         Their ids are not returned, and an error surfaces at the end of the block at the latest, whose transaction is
-        then rolled back.
+        then rolled back. Events go to the server in blocks and keep their order.
         """
         async with self.transaction(conn) as own, own.pipeline() as pipeline:
-            yield AsyncPipeline(self, own)
+            sending = AsyncPipeline(own, self._producer)
+            yield sending
+            await sending.flush()
             with translate():
                 await pipeline.sync()
 
     async def _produce(self, conn: AsyncConnection[Any], queue: str, row: Row) -> EventId:
-        call = _call(await self._producer(conn, queue), row)
+        call = single(await self._producer(conn, queue), row)
         try:
             return EventId(await calls.value(conn, *call))
         except SchemaOutdated as exc:
             raise self._forget(conn, queue) from exc
 
-    async def _producer(self, conn: AsyncConnection[Any], queue: str) -> _Statements:
+    async def _producer(self, conn: AsyncConnection[Any], queue: str) -> Statements:
         """The statements that send to this queue in this connection's database."""
         key = (conn.pgconn.host, conn.pgconn.port, conn.pgconn.db, queue)
         statements = self._producers.get(key)
@@ -157,38 +154,3 @@ class AsyncProducing(AsyncDelaying):
     def _forget(self, conn: AsyncConnection[Any], queue: str) -> _StaleProducer:
         self._producers.pop((conn.pgconn.host, conn.pgconn.port, conn.pgconn.db, queue), None)
         return _StaleProducer(f"queue {queue!r} was dropped, or created anew, since it was last sent to")
-
-
-class AsyncPipeline:
-    """What `pipeline()` yields: `send` without an answer, and the connection for further statements."""
-
-    def __init__(self, producing: AsyncProducing, conn: AsyncConnection[Any]) -> None:
-        self.conn = conn
-        self._producing = producing
-        self._cursor = AsyncCursor(conn)
-        self._statements: dict[str, _Statements] = {}
-
-    async def send(
-        self,
-        queue: str,
-        data: Data,
-        *,
-        type: str | None = None,  # noqa: A002
-        extra1: str | None = None,
-        extra2: str | None = None,
-        extra3: str | None = None,
-        extra4: str | None = None,
-    ) -> None:
-        """As `send` of the client, but for the id."""
-        row = event_columns(type, data, extra1, extra2, extra3, extra4)
-        statements = self._statements.get(queue)
-        if statements is None:
-            statements = self._statements[queue] = await self._producing._producer(self.conn, queue)
-        with translate():
-            await self._cursor.execute(*_call(statements, row))
-
-
-def _call(statements: _Statements, row: Row) -> tuple[str, Row | tuple[str | None, str | None]]:
-    """The statement that sends this event, and its parameters."""
-    plain, full = statements
-    return (plain, row[:2]) if row[2:] == _NO_EXTRAS else (full, row)

@@ -13,15 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any
 
-from psycopg import Connection, Cursor
+from psycopg import Connection
 from psycopg.sql import Identifier
 
 from pgq_py.client import queries
 from pgq_py.client._sync import calls
 from pgq_py.client._sync.copying import CopyWriter
 from pgq_py.client._sync.delaying import ATTEMPTS, Delaying
+from pgq_py.client._sync.pipelining import Pipeline, Statements, single
 from pgq_py.client.acompat import Items, slices
 from pgq_py.client.borrowed import borrow
 from pgq_py.client.checks import check_due, check_items, check_name, check_positive
@@ -31,16 +32,10 @@ from pgq_py.errors import QueueNotFound, SchemaOutdated, SlotClosed, translate
 from pgq_py.settings import Settings
 from pgq_py.types import EventId
 
-__all__ = ["Pipeline", "Producing"]
+__all__ = ["Producing"]
 
 BLOCK_ROWS = 256
 """Rows rendered at a time: enough for string operations per block, few enough to keep the server busy meanwhile."""
-
-
-_Statements: TypeAlias = tuple[str, str]
-"""For an event without extras, and with some."""
-
-_NO_EXTRAS = (None, None, None, None)
 
 
 class _StaleProducer(QueueNotFound):
@@ -52,7 +47,7 @@ class Producing(Delaying):
 
     def __init__(self, dsn: str | None = None, *, settings: Settings | None = None) -> None:
         super().__init__(dsn, settings=settings)
-        self._producers: dict[tuple[bytes, bytes, bytes, str], _Statements] = {}
+        self._producers: dict[tuple[bytes, bytes, bytes, str], Statements] = {}
 
     def send(
         self,
@@ -131,21 +126,23 @@ class Producing(Delaying):
         """One transaction whose single sends do not wait for each other's answers.
 
         Their ids are not returned, and an error surfaces at the end of the block at the latest, whose transaction is
-        then rolled back.
+        then rolled back. Events go to the server in blocks and keep their order.
         """
         with self.transaction(conn) as own, own.pipeline() as pipeline:
-            yield Pipeline(self, own)
+            sending = Pipeline(own, self._producer)
+            yield sending
+            sending.flush()
             with translate():
                 pipeline.sync()
 
     def _produce(self, conn: Connection[Any], queue: str, row: Row) -> EventId:
-        call = _call(self._producer(conn, queue), row)
+        call = single(self._producer(conn, queue), row)
         try:
             return EventId(calls.value(conn, *call))
         except SchemaOutdated as exc:
             raise self._forget(conn, queue) from exc
 
-    def _producer(self, conn: Connection[Any], queue: str) -> _Statements:
+    def _producer(self, conn: Connection[Any], queue: str) -> Statements:
         """The statements that send to this queue in this connection's database."""
         key = (conn.pgconn.host, conn.pgconn.port, conn.pgconn.db, queue)
         statements = self._producers.get(key)
@@ -158,38 +155,3 @@ class Producing(Delaying):
     def _forget(self, conn: Connection[Any], queue: str) -> _StaleProducer:
         self._producers.pop((conn.pgconn.host, conn.pgconn.port, conn.pgconn.db, queue), None)
         return _StaleProducer(f"queue {queue!r} was dropped, or created anew, since it was last sent to")
-
-
-class Pipeline:
-    """What `pipeline()` yields: `send` without an answer, and the connection for further statements."""
-
-    def __init__(self, producing: Producing, conn: Connection[Any]) -> None:
-        self.conn = conn
-        self._producing = producing
-        self._cursor = Cursor(conn)
-        self._statements: dict[str, _Statements] = {}
-
-    def send(
-        self,
-        queue: str,
-        data: Data,
-        *,
-        type: str | None = None,  # noqa: A002
-        extra1: str | None = None,
-        extra2: str | None = None,
-        extra3: str | None = None,
-        extra4: str | None = None,
-    ) -> None:
-        """As `send` of the client, but for the id."""
-        row = event_columns(type, data, extra1, extra2, extra3, extra4)
-        statements = self._statements.get(queue)
-        if statements is None:
-            statements = self._statements[queue] = self._producing._producer(self.conn, queue)
-        with translate():
-            self._cursor.execute(*_call(statements, row))
-
-
-def _call(statements: _Statements, row: Row) -> tuple[str, Row | tuple[str | None, str | None]]:
-    """The statement that sends this event, and its parameters."""
-    plain, full = statements
-    return (plain, row[:2]) if row[2:] == _NO_EXTRAS else (full, row)

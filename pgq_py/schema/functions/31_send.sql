@@ -81,6 +81,46 @@ comment on function pgq.send_batch(text, text, text[]) is
 'Send many events of one type in one statement. Returns their ids in the order given.';
 
 
+create or replace function pgq.insert_events(
+    queue_name text, ev_type text[], ev_data text[], ev_extra1 text[] default null, ev_extra2 text[] default null,
+    ev_extra3 text[] default null, ev_extra4 text[] default null)
+returns bigint language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq.insert_events(7)
+--
+--      Insert many events in one statement: insert_event(7) with arrays.
+--
+-- Parameters:
+--      queue_name  - name of the queue
+--      ev_type ..  - one element per event; what is null, or shorter than the longest,
+--                    stands for nulls
+-- Returns:
+--      how many; their ids rise in the order of the elements
+-- Errors:
+--      PQ001, PQ005, 40001 as insert_event(7): all or nothing
+-- ----------------------------------------------------------------------
+declare
+    q  pgq.queue := pgq._queue($1);
+    n  bigint;
+begin
+    perform pgq._require_produce(q);
+    if q.queue_disable_insert then
+        perform pgq._refuse_disabled('Insert into queue disallowed');
+    end if;
+    execute format('insert into pgq.%I (ev_type, ev_data, ev_extra1, ev_extra2, ev_extra3, ev_extra4)'
+                   ' select t, d, e1, e2, e3, e4'
+                   ' from unnest($1, $2, $3, $4, $5, $6) with ordinality u(t, d, e1, e2, e3, e4, nth) order by nth',
+                   pgq._current_slot(q)) using $2, $3, $4, $5, $6, $7;
+    get diagnostics n = row_count;
+    perform pgq._count_in_tx(q.queue_id, n) where q.queue_per_tx_limit is not null;
+    perform pgq._wake(q.queue_id);
+    return n;
+end;
+$$;
+comment on function pgq.insert_events(text, text[], text[], text[], text[], text[], text[]) is
+'Insert many events in one statement: insert_event with arrays. Returns how many.';
+
+
 create or replace function pgq.send_batch(queue text, type text, data jsonb[])
 returns bigint[] language plpgsql as $$
 -- as send_batch(text, text, text[])

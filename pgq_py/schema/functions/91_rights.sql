@@ -123,7 +123,7 @@ returns setof text language plpgsql as $$
 -- ----------------------------------------------------------------------
 declare
     names  text[] := case i_role
-        when 'pgq_writer' then '{insert_event,insert_event_at,send,send_batch,send_batch_at,cancel_event,producer_function,current_event_table,wake,'
+        when 'pgq_writer' then '{insert_event,insert_events,insert_event_at,send,send_batch,send_batch_at,cancel_event,producer_function,current_event_table,wake,'
             'enqueue,enqueue_with,enqueue_many,enqueuer_function,cancel,retry_jobs,once,get_job,get_result,jobs,set_schedule,'
             'capture,add_capture,drop_capture,get_captures,_captured_table,jsontriga,logutriga,sqltriga,_plan_trigger,_log_change,'
             '_row_matters,_key_condition,_change_sql,_change_type,_change_wanted,_urlencode}'
