@@ -48,14 +48,14 @@ INSERT_EVENT_AT: Final = (
 INSERT_EVENTS_AT: Final = (
     "select count(pgq.insert_event_at(%s, due, t, d, x1, x2, x3, x4)) from (select *, "
     "coalesce(%s::timestamptz, statement_timestamp() + %s::interval) as due from "
-    "unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[]) "
+    "unnest(%b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[]) "
     "with ordinality u(t, d, x1, x2, x3, x4, nth) order by nth) events"
 )
 """Many events for one time later, each with its own type and extras (arrays); returns how many."""
 
 SEND_BATCH_AT: Final = (
     "select cardinality(pgq.send_batch_at(%s, array[coalesce(%s::timestamptz, statement_timestamp() + %s::interval)], "
-    "%s, %s::text[]))"
+    "%s, %b::text[]))"
 )
 """The same where all are of one type and have no extras, in a single insert; returns how many."""
 
