@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from psycopg import AsyncConnection
-from psycopg.sql import Identifier
 
 from pgq_py.client import job_queries as queries
 from pgq_py.client._async import calls
 from pgq_py.client._async.connections import AsyncConnections
 from pgq_py.client._async.delaying import ATTEMPTS
+from pgq_py.client._async.generated import AsyncGenerated, Stale
 from pgq_py.client.acompat import AsyncItems, aslices
 from pgq_py.client.checks import check_delay, check_items, check_name, check_positive
 from pgq_py.client.jobtext import JobText, checked_job, job_text
@@ -31,16 +31,12 @@ LARGEST_CHUNK = 1_000
 """Jobs per statement."""
 
 
-class _StaleEnqueuer(QueueNotFound):
-    """The queue's function is gone: the queue was dropped, or dropped and created anew."""
-
-
 class AsyncEnqueueing(AsyncConnections):
     """The calls that enqueue. `conn` makes a job part of the transaction on that connection."""
 
     def __init__(self, dsn: str | None = None, *, settings: Settings | None = None) -> None:
         super().__init__(dsn, settings=settings)
-        self._enqueuers: dict[tuple[bytes, bytes, bytes, str], str] = {}
+        self._enqueuer = AsyncGenerated(queries.ENQUEUER_FUNCTION, queries.ENQUEUE_PLAIN)
 
     async def enqueue(
         self,
@@ -90,7 +86,7 @@ class AsyncEnqueueing(AsyncConnections):
             raise InvalidArgument("give either run_at or delay, not both")
         if delay is None and job.run_at is None and job.key is None and job.key_window is None:
             if job.options is None:
-                ((id_, created),) = await self._run_jobs(None, [name, *job[:3]], conn)
+                ((id_, created),) = await self._run_jobs(self._enqueuer, [name, *job[:3]], conn)
             else:
                 ((id_, created),) = await self._run_jobs(queries.ENQUEUE, [name, *job[:3], job.options], conn)
         else:
@@ -112,26 +108,28 @@ class AsyncEnqueueing(AsyncConnections):
             due: datetime = await calls.value(own, queries.FROM_NOW, [check_delay(delay, "delay")])
         return due
 
-    async def _run_jobs(self, statement: str | None, parameters: list[Any], conn: Any) -> list[tuple[Any, ...]]:
-        """Run it (None: the queue's own function), parameters from the queue on; and while the slot was closed in
-        between, or the function is gone, run it again, if the transaction is our own."""
+    async def _run_jobs(
+        self, statement: str | AsyncGenerated, parameters: list[Any], conn: Any
+    ) -> list[tuple[Any, ...]]:
+        """Run it, with parameters from the queue on; and while the slot was closed in between, or the queue's own
+        function is gone, run it again, if the transaction is our own."""
         for _ in range(0 if conn is not None else ATTEMPTS - 1):
             try:
                 async with self._connection() as own:
                     return await self._enqueued(own, statement, parameters)
-            except (SlotClosed, _StaleEnqueuer):
+            except (SlotClosed, Stale):
                 continue
         async with self._connection(conn) as own:
             return await self._enqueued(own, statement, parameters)
 
     async def _enqueued(
-        self, conn: AsyncConnection[Any], statement: str | None, parameters: list[Any]
+        self, conn: AsyncConnection[Any], statement: str | AsyncGenerated, parameters: list[Any]
     ) -> list[tuple[Any, ...]]:
         try:
-            if statement is None:
-                return await self._enqueued_plainly(conn, *parameters)
-            return await calls.rows(conn, statement, parameters)
-        except _StaleEnqueuer:
+            if isinstance(statement, str):
+                return await calls.rows(conn, statement, parameters)
+            return await self._through(statement, conn, *parameters)
+        except Stale:
             raise
         except QueueNotFound as exc:
             name = parameters[0]
@@ -141,15 +139,11 @@ class AsyncEnqueueing(AsyncConnections):
                 f'create_job_queue("{name}")`, or start its worker, which does so by itself: `pgq run MODULE:OBJ`.',
             ) from exc
 
-    async def _enqueued_plainly(self, conn: AsyncConnection[Any], queue: str, *job: Any) -> list[tuple[Any, ...]]:
-        """Through the queue's own function, whose name is asked for once per database."""
-        key = (conn.pgconn.host, conn.pgconn.port, conn.pgconn.db, queue)
-        statement = self._enqueuers.get(key)
-        if statement is None:
-            function = Identifier(await calls.value(conn, queries.ENQUEUER_FUNCTION, [queue]))
-            statement = self._enqueuers[key] = queries.ENQUEUE_PLAIN.format(function).as_string(conn)
+    async def _through(
+        self, generated: AsyncGenerated, conn: AsyncConnection[Any], queue: str, *job: Any
+    ) -> list[tuple[Any, ...]]:
+        (statement,) = await generated.statements(conn, queue)
         try:
             return await calls.rows(conn, statement, job)
         except SchemaOutdated as exc:
-            self._enqueuers.pop(key, None)
-            raise _StaleEnqueuer(f"queue {queue!r} was dropped, or created anew, since it was last sent to") from exc
+            raise generated.forget(conn, queue) from exc

@@ -7,16 +7,17 @@ transaction and return nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from psycopg import AsyncConnection, AsyncCursor
 
 from pgq_py.client import queries
+from pgq_py.client._async.generated import AsyncGenerated
+from pgq_py.client.checks import check_name
 from pgq_py.client.encoding import Data, Row, event_columns
 from pgq_py.errors import translate
 
-__all__ = ["AsyncPipeline", "Statements", "single"]
+__all__ = ["AsyncPipeline", "single"]
 
 BLOCK_EVENTS = 500
 BLOCK_CHARACTERS = 256 * 1024
@@ -25,22 +26,19 @@ BLOCK_CHARACTERS = 256 * 1024
 FEW_EVENTS = 4
 """Fewer than so many are sent one by one: planning the statement of a block costs the server as much."""
 
-Statements: TypeAlias = tuple[str, str]
-"""One event through its queue's own function: without extras, and with some."""
-
 _NO_EXTRAS = (None, None, None, None)
 
 
-def single(statements: Statements, row: Row) -> tuple[str, Row | tuple[str | None, str | None]]:
-    """The statement that sends this event, and its parameters."""
-    plain, full = statements
+def single(statements: tuple[str, ...], row: Row) -> tuple[str, Row | tuple[str | None, str | None]]:
+    """The statement that sends this event through its queue's own function, and its parameters."""
+    plain, full = statements  # without extras, and with some
     return (plain, row[:2]) if row[2:] == _NO_EXTRAS else (full, row)
 
 
 class _Block:
     """Events of one queue that have not gone to the server yet."""
 
-    def __init__(self, statements: Statements) -> None:
+    def __init__(self, statements: tuple[str, ...]) -> None:
         self.statements = statements
         self.rows: list[Row] = []
         self.characters = 0
@@ -57,10 +55,10 @@ class AsyncPipeline:
     call `flush`.
     """
 
-    def __init__(self, conn: AsyncConnection[Any], statements: Callable[[AsyncConnection[Any], str], Any]) -> None:
+    def __init__(self, conn: AsyncConnection[Any], producer: AsyncGenerated) -> None:
         self.conn = conn
         self._cursor = AsyncCursor(conn)
-        self._statements = statements
+        self._producer = producer
         self._blocks: dict[str, _Block] = {}
 
     async def send(
@@ -78,7 +76,7 @@ class AsyncPipeline:
         row = event_columns(type, data, extra1, extra2, extra3, extra4)
         block = self._blocks.get(queue)
         if block is None:
-            block = self._blocks[queue] = _Block(await self._statements(self.conn, queue))
+            block = self._blocks[queue] = _Block(await self._producer.statements(self.conn, check_name(queue, "queue")))
         block.rows.append(row)
         block.characters += len(row[1] or "")
         if len(block.rows) >= BLOCK_EVENTS or block.characters >= BLOCK_CHARACTERS:

@@ -1,8 +1,5 @@
 """Sending events: one by one through the queue's own function, many through COPY.
 
-A single send calls the function generated for its queue, whose name is asked for once per database and queue. That
-function goes away with its queue: the stale name is then forgotten and asked for again.
-
 Rotation refuses a writer that dawdled between choosing a slot and writing to it (SQLSTATE 40001). Where the transaction
 is this client's own it is simply run again; a caller's transaction can be repeated by the caller alone.
 """
@@ -15,19 +12,19 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from psycopg import AsyncConnection
-from psycopg.sql import Identifier
 
 from pgq_py.client import queries
 from pgq_py.client._async import calls
 from pgq_py.client._async.copying import AsyncCopyWriter
 from pgq_py.client._async.delaying import ATTEMPTS, AsyncDelaying
-from pgq_py.client._async.pipelining import AsyncPipeline, Statements, single
+from pgq_py.client._async.generated import AsyncGenerated, Stale
+from pgq_py.client._async.pipelining import AsyncPipeline, single
 from pgq_py.client.acompat import AsyncItems, aslices
 from pgq_py.client.borrowed import borrow_async
 from pgq_py.client.checks import check_due, check_items, check_name, check_positive
 from pgq_py.client.copytext import copy_block
 from pgq_py.client.encoding import Data, Row, event_columns, plain_text
-from pgq_py.errors import QueueNotFound, SchemaOutdated, SlotClosed, translate
+from pgq_py.errors import SchemaOutdated, SlotClosed, translate
 from pgq_py.settings import Settings
 from pgq_py.types import EventId
 
@@ -37,16 +34,12 @@ BLOCK_ROWS = 256
 """Rows rendered at a time: enough for string operations per block, few enough to keep the server busy meanwhile."""
 
 
-class _StaleProducer(QueueNotFound):
-    """The queue's function is gone: the queue was dropped, or dropped and created anew."""
-
-
 class AsyncProducing(AsyncDelaying):
     """The calls that send."""
 
     def __init__(self, dsn: str | None = None, *, settings: Settings | None = None) -> None:
         super().__init__(dsn, settings=settings)
-        self._producers: dict[tuple[bytes, bytes, bytes, str], Statements] = {}
+        self._producer = AsyncGenerated(queries.PRODUCER_FUNCTION, queries.PRODUCE_PLAIN, queries.PRODUCE)
 
     async def send(
         self,
@@ -80,7 +73,7 @@ class AsyncProducing(AsyncDelaying):
             try:
                 async with self._connection() as own:
                     return await self._produce(own, queue, row)
-            except (SlotClosed, _StaleProducer):
+            except (SlotClosed, Stale):
                 continue
         async with self._connection() as own:
             return await self._produce(own, queue, row)
@@ -135,22 +128,8 @@ class AsyncProducing(AsyncDelaying):
                 await pipeline.sync()
 
     async def _produce(self, conn: AsyncConnection[Any], queue: str, row: Row) -> EventId:
-        call = single(await self._producer(conn, queue), row)
+        call = single(await self._producer.statements(conn, check_name(queue, "queue")), row)
         try:
             return EventId(await calls.value(conn, *call))
         except SchemaOutdated as exc:
-            raise self._forget(conn, queue) from exc
-
-    async def _producer(self, conn: AsyncConnection[Any], queue: str) -> Statements:
-        """The statements that send to this queue in this connection's database."""
-        key = (conn.pgconn.host, conn.pgconn.port, conn.pgconn.db, queue)
-        statements = self._producers.get(key)
-        if statements is None:
-            function = Identifier(await calls.value(conn, queries.PRODUCER_FUNCTION, [check_name(queue, "queue")]))
-            plain, full = (query.format(function).as_string(conn) for query in (queries.PRODUCE_PLAIN, queries.PRODUCE))
-            statements = self._producers[key] = plain, full
-        return statements
-
-    def _forget(self, conn: AsyncConnection[Any], queue: str) -> _StaleProducer:
-        self._producers.pop((conn.pgconn.host, conn.pgconn.port, conn.pgconn.db, queue), None)
-        return _StaleProducer(f"queue {queue!r} was dropped, or created anew, since it was last sent to")
+            raise self._producer.forget(conn, queue) from exc
