@@ -57,7 +57,7 @@ class _InUtc(Loader):
     def __new__(cls, oid: int, context: object = None) -> Any:  # noqa: ARG004 - psycopg's protocol
         return _TIME(oid)
 
-    def load(self, data: Any) -> Any:
+    def load(self, data: Any) -> Any:  # the protocol wants it; what is made above is of another class
         raise NotImplementedError
 
 

@@ -174,7 +174,7 @@ class Session:
         times = self._tick_at.values(), self._release_at.values()
         wake_at, now = min(self._look_at, self._full_at, self._renew_at, *chain(*times)), monotonic()
         if now < self._deaf_until:
-            self._stop.sleep(min(wake_at, self._deaf_until) - now)
+            self._stop.sleep(max(0.0, min(wake_at, self._deaf_until) - now))
         else:
             self._stop.sleep_or_read(self._conn.fileno(), wake_at - now)
 

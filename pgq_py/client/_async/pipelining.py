@@ -1,7 +1,7 @@
 """Single sends that wait for nothing: libpq's pipeline, and in it blocks of events.
 
-Each statement in a pipeline costs the client some ten microseconds and the server a call of a function; a block of
-hundreds costs a tenth of that for each event. Nobody can tell the difference, since the sends of a pipeline are one
+Each statement in a pipeline costs the client a message and its answer, and the server a call of a function; a block of
+hundreds costs that once. Nobody can tell the difference, since the sends of a pipeline are one
 transaction and return nothing.
 """
 

@@ -33,7 +33,7 @@ returns bigint language plpgsql security definer set search_path = pg_catalog, p
 --
 --      ticker(1) for an event that was announced some time ago, unless there is a
 --      tick since: of a consumer or a worker that ticked on its own way to the event.
---      To find that nothing is left to do costs a third of what ticker(1) takes for it.
+--      To see that takes no look for an event.
 --
 --      The snapshot of such a tick may be a little older than its time, so whoever
 --      relies on this alone looks once more when nothing else comes.
