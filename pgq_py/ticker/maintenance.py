@@ -31,9 +31,10 @@ logger = logging.getLogger("pgq_py.ticker")
 _rounds = logging.getLogger("pgq_py.ticker.rounds")
 _rounds.setLevel(logging.ERROR)  # it warns of each round that is left out while one runs, which was asked for
 
-LONG, REST, ROUNDS = 0.02, 200, 3
+LONG, REST, ROUNDS, LONGEST = 0.02, 200, 3, 60.0
 """With very many queues it takes a while to find out that there is nothing to do. From so many seconds on, in
-each of so many rounds, the next one comes so many times later: idle queues may cost half a percent of a processor."""
+each of so many rounds, the next one comes so many times later: idle queues may cost half a percent of a processor.
+It may be a server that stalls, too, which has to rotate when it can again: no rest is longer than so many seconds."""
 
 MOST_REPEATS = 20
 """How often in a row an operation may ask to be called again. A ring needs three steps for a whole turn."""
@@ -83,7 +84,7 @@ class Maintenance:
             spent = monotonic() - started
             self._took.append(spent)
             if not operations and len(self._took) == ROUNDS and min(self._took) > LONG:
-                self._rests_until = started + REST * min(self._took)
+                self._rests_until = started + min(REST * min(self._took), LONGEST)
             self._complaints.settled("maintenance")
             return sum(self._operate(conn, name, argument) for name, argument in operations)
         except (PgqError, psycopg.Error) as exc:

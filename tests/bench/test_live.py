@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from pgq_py.bench import latency
 from pgq_py.bench.armed import ArmedParameters, run_armed
 from pgq_py.bench.backlog import BacklogParameters, run_backlog
-from pgq_py.bench.delay import DelayParameters, run_delay
+from pgq_py.bench.delay import DelayParameters, DelayResult, run_delay
 from pgq_py.bench.histogram import Percentiles
 from pgq_py.bench.latency import SCENARIOS, LatencyParameters, Scenario, run_latency, seconds_until_back
 from pgq_py.bench.live import Processes
@@ -104,17 +104,24 @@ def test_backlog(pg: Cluster) -> None:
     assert databases(pg) == []
 
 
-@pytest.mark.newest
-@pytest.mark.slow
-def test_delay(pg: Cluster) -> None:
+def delayed(pg: Cluster, seconds: int) -> DelayResult:
     parameters = DelayParameters(
-        rate=400, nack_rate=80, seconds=4, pin_xmin=True, delay=1, rotation_seconds=0.05, batch=200, backlog=500,
-        bounds=False,
+        rate=1600 / seconds, nack_rate=320 / seconds, seconds=seconds, pin_xmin=True, delay=1,
+        rotation_seconds=0.05, batch=200, backlog=500, bounds=False,
     )  # fmt: skip
     result = run_delay(parameters, dsn=pg.server.dsn())
     assert [str(promise) for promise in result.promises if not promise.kept] == []
     assert (result.sent, result.handled, result.early) == (1600, 1600, 0)
     assert result.nacked > 0
+    return result
+
+
+@pytest.mark.newest
+@pytest.mark.slow
+def test_delay(pg: Cluster) -> None:
+    result = delayed(pg, 4)
+    if not result.rotations:  # maintenance rests for a while where its rounds take long, as beside many other tests
+        result = delayed(pg, 20)
     assert result.rotations > 0
     assert result.dead_tuples_by_table == {}
     assert result.backlog.back == 500

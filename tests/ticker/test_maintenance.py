@@ -104,3 +104,16 @@ def test_it_rests_where_it_takes_long_to_find_nothing(pgq: PgQ, db: Database, mo
     with maintenance(db) as another:
         assert another.run_round() == 1
         assert another.run_round() == 1
+
+
+def test_no_rest_is_longer_than_the_longest(pgq: PgQ, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    db.rows("create function once(text) returns int language sql as $$ select 0 $$")
+    monkeypatch.setattr(rounds, "LONG", 0.0)
+    monkeypatch.setattr(rounds, "REST", 1_000_000)
+    monkeypatch.setattr(rounds, "LONGEST", 0.5)
+    with maintenance(db) as maintained:
+        wait_until(lambda: maintained.run_round() == 0)
+        assert [maintained.run_round() for _ in range(rounds.ROUNDS)] == [0] * rounds.ROUNDS
+        db.rows("update pgq.queue set queue_extra_maint = '{public.once}'")
+        assert maintained.run_round() == 0
+        wait_until(lambda: maintained.run_round() == 1)
