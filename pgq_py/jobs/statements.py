@@ -75,7 +75,7 @@ SET_RESULT: Final = "select pgq.set_result(%s, %s, %s, %s::jsonb, %s)"
 PROGRESS: Final = "select pgq.progress(%s, %s, %s, %s, %s, %s::jsonb)"
 """Claim, token, job, percent, stage, data."""
 
-HEARTBEAT: Final = "select claim_id, job_id from pgq.heartbeat(%s, %s::int8[], %s, %s)"
+HEARTBEAT: Final = "select claim_id, job_id from pgq.heartbeat(%s, %s::int8[], %s, %s, %s)"
 """Worker, claims it has, lease, what it says of itself: jobs that somebody wants to cancel."""
 
 RECOVER: Final = "select pgq.recover()"

@@ -88,7 +88,7 @@ DECIDING = {
     "complete_and_claim_with(bigint,bigint,text,text,integer)": (
         "select * from pgq.complete_and_claim_with(null, null, 'jobs', 'w', 1)"
     ),
-    "heartbeat(text,bigint[],interval,jsonb)": "select * from pgq.heartbeat('w')",
+    "heartbeat(text,bigint[],interval,jsonb,boolean)": "select * from pgq.heartbeat('w')",
     "recover()": "select pgq.recover()",
     "end_worker(text)": "select pgq.end_worker('w')",
     "cancel(text,bigint[])": "select * from pgq.cancel('jobs', '{1}')",

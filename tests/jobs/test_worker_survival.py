@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from pgq_py.jobs.context import JobContext
+from pgq_py.jobs.worker import leasing
 from tests.clusters import Database
 from tests.engine.support import BEGIN
 from tests.jobs.working import enqueue, enqueue_many, make_queue, running, spec, state, status
@@ -141,6 +142,36 @@ def test_a_claim_whose_answer_was_lost_is_released(db: Database) -> None:
         wait_until(lambda: state(db, job_id) == "completed")
         wait_until(lambda: sorted(runs) == [1, 2])
     assert claim is not None
+
+
+def test_a_lost_connection_makes_a_worker_doubt_that_it_knows_its_claims(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim in its name, from a queue that it does not serve, stands for one whose answer got lost."""
+    monkeypatch.setattr(leasing, "EVERY", 1_000_000)
+    make_queue(db)
+    db.rows("select pgq.create_job_queue('other')")
+    db.rows("select pgq.enqueue('other', 'job')")
+    beats = "select count(*) from pgq.beat_ring where worker <> ''"
+
+    def job() -> None:
+        pass
+
+    def is_running() -> bool:
+        return bool(db.value("select running = 1 from pgq.get_job_stats('other')"))
+
+    with running(db, spec(job), lease=1) as worker:
+        wait_until(lambda: worker.worker)
+        wait_until(lambda: db.value(beats) > 1)
+        wait_until(lambda: db.rows("select * from pgq.claim('other', %s, 10)", [worker.worker])[0][0] is not None)
+        seen = db.value(beats)
+        wait_until(lambda: db.value(beats) > seen + 4)
+        assert is_running()
+        db.rows(
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name ~ 'pgq claiming'"
+            " and datname = current_database()"
+        )
+        wait_until(lambda: not is_running())
 
 
 @pytest.mark.parametrize("level", BEGIN)

@@ -104,7 +104,7 @@ def test_what_a_worker_claimed_while_it_was_declared_dead_is_found(db: Database,
     watch(conn, 20)
     assert value(conn, "select state from pgq.get_worker_info()") == "lost"
     other.execute("commit")
-    assert recover(conn) == 1
+    assert watch(conn, 20) == 1
     assert state(conn, job) == "pending"
 
 
@@ -122,6 +122,80 @@ def test_a_claim_whose_answer_got_lost_is_released(conn: Conn) -> None:
     beat(conn, "w")
     assert state(conn, job) == "pending"
     assert claimed(conn, claim(conn)) == [(job, "a", 1, 0)]
+
+
+def test_a_worker_that_knows_all_its_claims_has_none_released(conn: Conn) -> None:
+    beat(conn, "w")
+    (job,) = enqueue(conn, "a")
+    claim(conn, worker="w")
+    for _ in range(4):
+        conn.execute("update clock set at = clock_timestamp()")
+        conn.execute("select pgq.heartbeat('w', '{}', i_knows_all => true)")
+    assert state(conn, job) == "running"
+    beat(conn, "w")
+    assert state(conn, job) == "pending"
+
+
+@pytest.mark.parametrize("seconds", [1, 3, 20, 100])
+def test_a_claim_that_commits_after_its_worker_ended_waits_as_long_again_at_most(
+    db: Database, conn: Conn, seconds: int
+) -> None:
+    other = db.connect()
+    beat(conn, "w")
+    (job,) = enqueue(conn, "a")
+    other.execute("begin")
+    claim(other, worker="w")
+    conn.execute("select pgq.end_worker('w')")
+    assert watch(conn, seconds, every=0.5) == 0
+    other.execute("commit")
+    assert watch(conn, seconds, every=0.5) == 1
+    assert state(conn, job) == "pending"
+
+
+CLAIMS_READ = (
+    "select sum(seq_tup_read + idx_tup_fetch)::int from pg_stat_xact_user_tables"
+    " where schemaname = 'pgq' and relname like 'claim%'"
+)
+
+
+def test_claims_that_are_closed_cost_neither_heartbeats_nor_recovery(conn: Conn) -> None:
+    for _ in range(10):
+        enqueue(conn, *["a"] * 30)
+        beat(conn, "w")
+        for _ in range(30):
+            complete(conn, claim(conn, worker="w"))
+
+    def read_by(call: str) -> int:
+        conn.execute("begin")
+        before = value(conn, CLAIMS_READ)
+        conn.execute(call.encode())
+        read: int = value(conn, CLAIMS_READ) - before
+        conn.execute("commit")
+        return read
+
+    assert read_by("select pgq.heartbeat('w', '{}')") >= 300
+    assert read_by("select pgq.heartbeat('w', '{}', i_knows_all => true)") == 0
+    conn.execute("select pgq.end_worker('w')")
+    pass_time(conn, 16)
+    assert read_by("select pgq.recover()") >= 300
+    for _ in range(3):
+        pass_time(conn, 4)
+        assert read_by("select pgq.recover()") < 10
+    pass_time(conn, 4)
+    assert read_by("select pgq.recover()") >= 300
+
+
+def test_a_clock_that_was_set_back_keeps_nobody_waiting(db: Database, conn: Conn) -> None:
+    other = db.connect()
+    beat(conn, "w")
+    enqueue(conn, "a")
+    other.execute("begin")
+    claim(other, worker="w")
+    conn.execute("select pgq.end_worker('w')")
+    watch(conn, 1000, every=100)
+    pass_time(conn, -500)
+    other.execute("commit")
+    assert recover(conn) == 1
 
 
 def test_a_worker_that_stops_gives_back_at_once(conn: Conn) -> None:

@@ -74,6 +74,9 @@ class Host(Protocol):
     def hold(self, claim: Claim) -> None:
         """A claim was made: from now on it is in the heartbeats."""
 
+    def doubt(self) -> None:
+        """An answer got lost: the database may have claims of the worker that it does not know of."""
+
     def take(self, claim: Claim, jobs: list[ClaimedJob]) -> None:
         """Run these jobs, which may be none."""
 
@@ -135,6 +138,7 @@ class Feeding:
 
     async def _lost(self, exc: Exception) -> None:
         """Begin with a new connection, and look everywhere."""
+        self._host.doubt()
         if getattr(exc, "sqlstate", None) not in ("40001", "40P01", "55P03"):
             logger.warning("claiming: connection lost, connecting again: %s", exc)
             await self._claiming.disconnect()

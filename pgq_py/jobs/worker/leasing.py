@@ -40,13 +40,17 @@ __all__ = ["Leasing"]
 
 logger = logging.getLogger("pgq_py.jobs")
 
+EVERY = 10
+"""So many beats of a worker that knows of all its claims, and one of them has the database look, too."""
+
 SHORTEST_GAP = 0.2
 """Seconds between two beats, however often somebody notifies."""
 
 
 class Leasing:
-    """`held` gives the claims that the worker has; `cancel` gets pairs of claim and job; `renamed` gets the name after
-    the first beat of each connection, and a new one after the worker was declared dead. All are called in this thread.
+    """`held` gives the claims that the worker has, and whether there can be no others; `cancel` gets pairs of claim and
+    job; `renamed` gets the name after the first beat of each connection, and a new one after the worker was declared
+    dead. All are called in this thread.
     """
 
     def __init__(
@@ -56,7 +60,7 @@ class Leasing:
         lease: float,
         info: dict[str, Any],
         *,
-        held: Callable[[], list[int]],
+        held: Callable[[], tuple[list[int], bool]],
         cancel: Callable[[list[tuple[int, int]]], None],
         renamed: Callable[[str], None],
     ) -> None:
@@ -65,6 +69,7 @@ class Leasing:
         self._stop = Stop()
         self._backoff = Backoff()
         self._beat_at = self._recover_at = self._fire_at = 0.0
+        self._beats = 0
         self.worker = _name()
         self._thread = threading.Thread(target=self._run, name="pgq-lease", daemon=True)
 
@@ -124,19 +129,24 @@ class Leasing:
     def _beat(self, conn: Connection[Any]) -> None:
         """Say that we are there. A worker that was declared dead is born again."""
         lease, info = timedelta(seconds=self._lease), Jsonb(self._info)
+        held, knows_all = self._held()
+        knows_all = knows_all and self._beats % EVERY > 0
         try:
-            wanted = calls.rows(conn, statements.HEARTBEAT, [self.worker, self._held(), lease, info])
+            wanted = calls.rows(conn, statements.HEARTBEAT, [self.worker, held, lease, info, knows_all])
         except WorkerEnded:
             self._begin_anew(conn)
             return
         self._backoff.reset()
+        self._beats += 1
         if wanted:
             self._cancel([(claim, job) for claim, job in wanted])
 
     def _begin_anew(self, conn: Connection[Any]) -> None:
         old, self.worker = self.worker, _name()
         logger.error("worker %s was declared dead: it drops its jobs and goes on as %s", old, self.worker)
-        calls.rows(conn, statements.HEARTBEAT, [self.worker, [], timedelta(seconds=self._lease), Jsonb(self._info)])
+        calls.rows(
+            conn, statements.HEARTBEAT, [self.worker, [], timedelta(seconds=self._lease), Jsonb(self._info), True]
+        )
         self._renamed(self.worker)
 
     def _fire(self, conn: Connection[Any]) -> None:

@@ -58,6 +58,7 @@ class Worker:
     worker = ""
     _alone = False
     _stops = 0
+    _doubts_until = 0.0
 
     def __init__(
         self,
@@ -229,11 +230,15 @@ class Worker:
     def hold(self, claim: Claim) -> None:
         self._claims[claim.id] = claim
 
+    def doubt(self) -> None:
+        self._doubts_until = monotonic() + self._lease
+
     def take(self, claim: Claim, jobs: list[ClaimedJob]) -> None:
         """Run the jobs of a claim. Those of a kind that is not known come again later, uncounted."""
         claim.size = claim.left = len(jobs)
         if not jobs or claim.lost:
             self._claims.pop(claim.id, None)
+            self.doubt()
             return
         works = []
         for job in jobs:
@@ -265,10 +270,14 @@ class Worker:
     def _close(self, claim: Claim) -> None:
         if self._claims.get(claim.id) is claim:
             del self._claims[claim.id]
+        if claim.lost:
+            self.doubt()
 
-    def _held(self) -> list[int]:
-        """In the lease's thread: all claims that are not known to be lost."""
-        return [claim.id for claim in list(self._claims.values()) if not claim.lost]
+    def _held(self) -> tuple[list[int], bool]:
+        """In the lease's thread: all claims that are not known to be lost, and whether these are all there can be."""
+        claims = list(self._claims.values())
+        held = [claim.id for claim in claims if not claim.lost]
+        return held, len(held) == len(claims) and monotonic() > self._doubts_until
 
     def _token(self, claim_id: int) -> int | None:
         claim = self._claims.get(claim_id)

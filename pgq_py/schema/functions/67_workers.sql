@@ -33,10 +33,10 @@ comment on function pgq._last_beat(text) is 'When a worker was last heard of';
 
 create or replace function pgq.heartbeat(
     in i_worker text, in i_held bigint[] default null, in i_lease interval default interval '60 seconds',
-    in i_info jsonb default '{}', out claim_id bigint, out job_id bigint)
+    in i_info jsonb default '{}', in i_knows_all boolean default false, out claim_id bigint, out job_id bigint)
 returns setof record language plpgsql security definer set search_path = pg_catalog, pgq, pg_temp set enable_seqscan = off set jit = off as $$
 -- ----------------------------------------------------------------------
--- Function: pgq.heartbeat(4)
+-- Function: pgq.heartbeat(5)
 --
 --      Say that a worker is alive; to be called every fifth of its lease, from a
 --      connection of its own. The first call registers it.
@@ -50,6 +50,9 @@ returns setof record language plpgsql security definer set search_path = pg_cata
 --      i_held    - all claims it has; null: it does not say
 --      i_lease   - how long it may be silent; 1 second to 1 day; fixed by the first call
 --      i_info    - what it says of itself, fixed by the first call
+--      i_knows_all - it had the answer of each of its claims and finished those that it does not hold:
+--                  so nothing is to be released, and they are not gone through, which takes longer
+--                  the more claims the ring has
 -- Returns:
 --      jobs of the claims held that somebody wants to cancel
 -- Errors:
@@ -72,7 +75,7 @@ begin
     perform pgq._worker_beats(i_worker);
     before := pgq._last_beat(i_worker);
     perform pgq._append_beat(i_worker);
-    if i_held is not null and before is not null then
+    if i_held is not null and before is not null and not coalesce(i_knows_all, false) then
         for c in select * from pgq._open_claims_of(i_worker) o where o.at < before and o.claim_id <> all (i_held) loop
             perform pgq._give_back_all(c, 'released');
         end loop;
@@ -81,7 +84,7 @@ begin
         where x.claim_id = any (i_held) and x.kind = 'x' order by x.claim_id, x.ev_id;
 end;
 $$;
-comment on function pgq.heartbeat(text, bigint[], interval, jsonb) is
+comment on function pgq.heartbeat(text, bigint[], interval, jsonb, boolean) is
 'Say that a worker is alive and which claims it has. Returns jobs that somebody wants to cancel.';
 
 
@@ -202,10 +205,47 @@ returns boolean language plpgsql as $$
 begin
     return exists (select from pgq.worker where ended_at is null)
         or exists (select from pgq._quiet_claims(false))
-        or exists (select from pgq.worker w, lateral pgq._open_claims_of(w.worker));
+        or exists (select from pgq.worker where pgq._is_looked_for(ended_at, (select pgq._last_watch())));
 end;
 $$;
 comment on function pgq._is_to_be_watched() is 'Is there anything for recover() to watch';
+
+
+create or replace function pgq._last_watch()
+returns timestamptz language plpgsql set enable_seqscan = off set jit = off as $$
+-- When recover() last left a mark
+begin
+    perform from pgq.beat_ring limit 0;
+    return (select at from pgq.beat_ring where worker = '' order by worker desc, at desc limit 1);
+end;
+$$;
+comment on function pgq._last_watch() is 'When recover() last left a mark';
+
+
+create or replace function pgq._is_looked_for(i_ended timestamptz, i_last timestamptz)
+returns boolean language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._is_looked_for(2)
+--
+--      Is it time to look for claims of a worker that ended at that moment, recover() having
+--      been there last at that other one?
+--
+--      A claim that was under way at the end may commit any time later, but hardly ever does,
+--      and a look goes through all claims of the worker that are still in the ring. So
+--      there is one after 1, 2, 4, 8 .. seconds: who commits late waits as long again at the most.
+-- ----------------------------------------------------------------------
+declare
+    now_  timestamptz := pgq._clock();
+begin
+    if i_ended is null then
+        return false;
+    elsif i_last is null or i_last <= i_ended or i_last > now_ then
+        return true;  -- never since it ended; or the clock was set back
+    end if;
+    return floor(log(2, extract(epoch from now_ - i_ended))) > floor(log(2, extract(epoch from i_last - i_ended)));
+end;
+$$;
+comment on function pgq._is_looked_for(timestamptz, timestamptz) is 'Is it time to look for claims of a worker that ended';
 
 
 create or replace function pgq.recover()
@@ -227,6 +267,7 @@ returns integer language plpgsql security definer set search_path = pg_catalog, 
 declare
     w     pgq.worker;
     c     pgq.claim_ring;
+    last  timestamptz;
     lost  int4 := 0;
 begin
     perform pgq._require_read_committed('recover');
@@ -238,6 +279,7 @@ begin
     if not found then
         return 0;
     end if;
+    last := pgq._last_watch();
     perform pgq._append_beat('');
     for w in select * from pgq.worker where ended_at is null order by worker loop
         if pgq._last_beat(w.worker) < pgq._clock() - w.lease and pgq._watched(w.lease) then
@@ -245,7 +287,7 @@ begin
         end if;
     end loop;
     -- also of those that were declared dead before: a claim of theirs may have committed since
-    for w in select * from pgq.worker where ended_at is not null order by worker loop
+    for w in select * from pgq.worker where pgq._is_looked_for(ended_at, last) order by worker loop
         for c in select * from pgq._open_claims_of(w.worker) loop
             lost := lost + pgq._give_back_all(c, case when w.lost then 'lost' else 'released' end);
         end loop;
