@@ -9,6 +9,8 @@ commit). All looking is reading; an idle minute writes nothing but the renewals 
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
 from time import monotonic
@@ -46,7 +48,8 @@ of it too, and ticks on its own way to the event; then nothing is left to do."""
 
 LENIENCE = 0.01
 """Seconds between two looks at a queue that others tick while one event follows the other. Until then it does not even
-read what is announced: being woken by each of hundreds costs more than the looks do."""
+read what is announced: being woken by each of hundreds costs more than the looks do. In a rush, too, workers tick for
+themselves, and ticks beside theirs would only keep them from the lock."""
 
 LAST_LOOK = 0.05
 """Seconds after which it looks once more at what others have ticked: theirs were younger than the event, but their
@@ -56,12 +59,27 @@ SPACING = 0.005
 """Seconds between two ticks of a queue that it makes itself while it is calm: nobody waits for them but those who poll,
 or hear of ticks alone."""
 
+REST, LONGEST_REST = 9, 0.01
+"""In a rush it rests so many times as long as its ticks took, so many seconds at most: a server that makes ticks slowly
+has too much to do, and its own ticks shall not be a tenth of that."""
+
 FULL_LOOK = 10.0
 """Seconds between probes of every queue, also of those whose sequence has not moved: a replayed dead letter keeps its
 id. In a rush, when producers are not asked to announce, as often as the fallback."""
 
 CROWD_LOOK = 0.04
 """Seconds between looks at whether producers that notify are in each other's way, while there are many."""
+
+
+@dataclass(slots=True)
+class _Tended:
+    """What is remembered of a queue. `heard_at` is its last announcement and `untended_since` the first one that no
+    tick covers, `ticked_at` when we last ticked it, `left_until` is until when it is left to others."""
+
+    heard_at: float = 0.0
+    untended_since: float | None = None
+    ticked_at: float = 0.0
+    left_until: float = 0.0
 
 
 class Session:
@@ -79,13 +97,11 @@ class Session:
         self._release_at: dict[str, float] = {}
         self._hot: dict[str, float] = {}
         self._tick_at: dict[str, float] = {}
-        self._heard_at: dict[str, float] = {}
-        self._untended_since: dict[str, float] = {}
-        self._ticked_at: dict[str, float] = {}
+        self._tended: defaultdict[str, _Tended] = defaultdict(_Tended)
         self._armed_xmax = 0
         self._renew_at = self._look_at = self._full_at = self._crowd_at = self._deaf_until = 0.0
         self._delay = FIRST_LOOK
-        self._probe_took = 0.0
+        self._probe_took = self._ticking_took = 0.0
 
     def once(self) -> None:
         """Make the releases and ticks that are due, and go."""
@@ -110,13 +126,15 @@ class Session:
         now = monotonic()
         woken, later = self._woken()
         for queue in woken:
-            self._hot[queue] = self._heard_at[queue] = now
-            if queue not in self._untended_since:
-                self._untended_since[queue] = now
-                calm_at = max(now + GRACE, self._ticked_at.get(queue, 0.0) + SPACING)
+            tended = self._tended[queue]
+            self._hot[queue] = tended.heard_at = now
+            if tended.untended_since is None:
+                tended.untended_since = now
+                calm_at = max(now + GRACE, tended.ticked_at + SPACING)
                 self._tick_at[queue] = now if self._pace.busy else calm_at
         for queue in self._due_now(now):
             self._tick(queue)
+        self._ticking_took = monotonic() - now
         if later:
             self._refresh_releases(later)
         if now >= self._full_at:
@@ -132,11 +150,14 @@ class Session:
         self._settle()
 
     def _due_now(self, now: float) -> set[str]:
-        """Queues to tick now: those announced a moment ago and, in a rush, those that have just been ticked."""
+        """Queues to tick now: those announced a moment ago and, in a rush, those that have just been ticked, unless
+        others see to them."""
         due = {queue for queue, at in self._tick_at.items() if at <= now}
         for queue in due:
             del self._tick_at[queue]
-        return due | self._hot.keys() if self._pace.busy else due
+        if self._pace.busy:
+            due |= {queue for queue in self._hot if self._tended[queue].left_until <= now}
+        return due
 
     # -- sleeping and waking -------------------------------------------------------------------------------------
 
@@ -169,7 +190,8 @@ class Session:
 
     def _sleep(self) -> None:
         if self._pace.busy:
-            self._stop.sleep(self._settings.tick_interval)
+            rest = min(REST * self._ticking_took, LONGEST_REST)
+            self._stop.sleep(max(self._settings.tick_interval, rest))
             return
         times = self._tick_at.values(), self._release_at.values()
         wake_at, now = min(self._look_at, self._full_at, self._renew_at, *chain(*times)), monotonic()
@@ -231,13 +253,18 @@ class Session:
 
     # -- ticking and releasing -------------------------------------------------------------------------------------
 
-    def _tick(self, queue: str) -> None:
-        """Tick one queue, if that is due; its failure is its own."""
-        now = monotonic()
-        since = self._untended_since.pop(queue, None)
+    def _tick(self, queue: str, *, released: bool = False) -> None:
+        """Tick one queue, if that is due; its failure is its own. Whatever others have ticked, no tick covers events
+        that have just been released."""
+        now, tended = monotonic(), self._tended[queue]
+        since, tended.untended_since = tended.untended_since, None
         if not worth_trying([queue], self._failed_at, now):
             return
-        age = None if since is None or self._pace.busy else timedelta(seconds=now - since)
+        age: timedelta | None = None
+        if self._pace.busy and not released:
+            age = timedelta(seconds=min(now - tended.ticked_at, LENIENCE))
+        elif since is not None and not released:
+            age = timedelta(seconds=now - since)
         try:
             made = calls.value(self._conn, queries.TICKER_TICK, [queue, age])
         except (QueuePaused, QueueNotFound):
@@ -253,18 +280,22 @@ class Session:
             return
         if self._failed_at.pop(queue, None) is not None:
             self._complaints.settled(f"queue {queue}")
-        if made == 0 and since is not None:
+        if made == 0:
             self._left_to_others(queue, since, now)
         elif made is not None:
             self.ticks += 1
             self._pace.ticked(now)
-            self._hot[queue] = self._ticked_at[queue] = now
+            self._hot[queue] = now
+            tended.ticked_at = monotonic()  # later than the tick's own time: it is not taken for somebody else's
 
-    def _left_to_others(self, queue: str, since: float, now: float) -> None:
+    def _left_to_others(self, queue: str, since: float | None, now: float) -> None:
         """Somebody has ticked since then; what was announced later may not be in that tick."""
-        if self._heard_at[queue] > since:
-            self._untended_since[queue] = self._heard_at[queue]
-            self._tick_at[queue] = self._deaf_until = max(self._heard_at[queue] + GRACE, now + LENIENCE)
+        tended = self._tended[queue]
+        if self._pace.busy:
+            self._hot[queue], tended.left_until = now, now + LENIENCE
+        elif since is not None and tended.heard_at > since:
+            tended.untended_since = tended.heard_at
+            self._tick_at[queue] = self._deaf_until = max(tended.heard_at + GRACE, now + LENIENCE)
         else:
             self._tick_at[queue] = now + LAST_LOOK
 
@@ -272,8 +303,7 @@ class Session:
         """Release what is due in one queue; the tick that shows it follows."""
         try:
             if calls.value(self._conn, queries.TICKER_RELEASE, [queue]):
-                self._untended_since.pop(queue, None)  # whatever others have ticked, these are new
-                self._tick(queue)
+                self._tick(queue, released=True)
             self._complaints.settled(f"release {queue}")
         except QueueNotFound:
             self._forget(queue)
@@ -294,8 +324,8 @@ class Session:
             self._release_at[queue] = now + max(wait_ms / 1000, self._settings.tick_interval)
 
     def _forget(self, queue: str) -> None:
-        for times in (self._hot, self._heard_at, self._untended_since, self._ticked_at, self._release_at):
-            times.pop(queue, None)
+        for forgotten in (self._hot, self._tick_at, self._tended, self._release_at):
+            forgotten.pop(queue, None)
 
     def _complain(self, subject: str, exc: Exception) -> None:
         """Log it, unless it is the connection that failed: that ends the session."""

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from functools import partial
 from math import inf
 
@@ -82,7 +83,7 @@ def test_it_leaves_an_event_to_those_who_have_ticked_for_it(
 
         def hears() -> bool:
             own.beat()
-            return "orders" in own._untended_since
+            return own._tended["orders"].untended_since is not None
 
         pgq.send("orders", "announced")
         wait_until(hears, what="the announcement")
@@ -94,6 +95,52 @@ def test_it_leaves_an_event_to_those_who_have_ticked_for_it(
         assert own.ticks == 0
         now += session.LAST_LOOK
         own.beat()
+        assert own.ticks == 1
+
+
+def test_in_a_rush_it_leaves_a_queue_to_those_who_tick_it(
+    pgq: PgQ, db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody announces anything then. What they leave it ticks when they have not ticked for a while."""
+    now = 1000.0
+    monkeypatch.setattr(session, "monotonic", lambda: now)
+    with db.connect() as conn, db.connect() as other:
+        own = session.Session(conn, load_settings(dsn=db.dsn), Stop())
+        monkeypatch.setattr(own._pace, "decide", lambda _: False)
+        own._pace.busy = True
+        pgq.send("orders", 1)
+        other.execute("select pg_sleep(0.02)")
+        own.beat()
+        assert own.ticks == 1
+        monkeypatch.setattr(session, "LENIENCE", 60.0)
+        now += 30  # as old as that, at most, is a tick of somebody else
+        other.execute("select pgq.send('orders', 't', 'ticked by somebody else')")
+        other.execute("select pgq.tick_now('orders')")
+        other.execute("select pgq.send('orders', 't', 'not ticked')")
+        own.beat()
+        assert own.ticks == 1
+        other.execute("select pg_sleep(0.02)")
+        now += 30
+        own.beat()
+        assert own.ticks == 1
+        monkeypatch.setattr(session, "LENIENCE", 0.01)
+        now += 30
+        own.beat()
+        assert own.ticks == 2
+
+
+def test_in_a_rush_what_was_released_is_ticked_at_once(pgq: PgQ, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "LENIENCE", 60.0)
+    with db.connect() as conn, db.connect() as other:
+        own = session.Session(conn, load_settings(dsn=db.dsn), Stop())
+        monkeypatch.setattr(own._pace, "decide", lambda _: False)
+        own._pace.busy = True
+        pgq.send("orders", 1, deliver_in=timedelta(milliseconds=10))
+        own._refresh_releases(None)
+        other.execute("select pgq.send('orders', 't', 'ticked by somebody else')")
+        other.execute("select pgq.tick_now('orders')")
+        wait_until(lambda: own._release_at["orders"] < time.monotonic())
+        own._release("orders")
         assert own.ticks == 1
 
 

@@ -22,6 +22,7 @@ from pgq_py.errors import ConnectionFailed, PgqError, QueueNotFound, WorkerEnded
 from pgq_py.jobs.context import ClaimedJob
 from pgq_py.jobs.worker.bell import Bell
 from pgq_py.jobs.worker.claiming import Claiming
+from pgq_py.jobs.worker.restraint import Restraint
 from pgq_py.jobs.worker.shares import Rest, Share, Shares
 from pgq_py.jobs.worker.work import Claim
 from pgq_py.settings import Settings
@@ -41,13 +42,6 @@ GATHER = 0.005
 
 LONGEST_GATHER = 0.03
 """Seconds within which half of the slots are expected to be free, if that is worth waiting for."""
-
-CLAIMING_SHARE = 0.5
-"""Share of its time that a worker may spend on claims that bring less than it asks for. When it is told of jobs faster
-than that, they come in fewer claims, and what claims cost the database is left to those who enqueue."""
-
-CLAIMING_AHEAD = 0.005
-"""Seconds of such claims that may follow each other at once."""
 
 LAST_LOOK = 0.05
 """Seconds after which an empty queue is looked at once more before a draining worker ends."""
@@ -96,14 +90,14 @@ class Feeding:
         gather: float = 0.0,
     ) -> None:
         self._settings, self._shares, self._host, self._stop = settings, shares, host, stop
-        self._slots, self._drain, self._apart = slots, drain, gather
+        self._slots, self._drain = slots, drain
         self.bell = Bell()
         self._claiming = Claiming(settings, stop)
-        self._rest = Rest()
+        self._rest, self._restraint = Rest(), Restraint(gather)
         self._backoff = Backoff()
         self._numbers: dict[str, str] = {}
         self._ticker_until = self._poll_at = 0.0
-        self._jitter = self._looked_at = self._claim_at = 0.0
+        self._jitter = self._looked_at = 0.0
         self._taken = self._ended = 0
         self._looked_twice = False
 
@@ -164,8 +158,8 @@ class Feeding:
         return True
 
     async def _breathe(self) -> None:
-        """Wait until claims have not taken more than their share of the time, and are as far apart as they shall be."""
-        if (left := self._claim_at - monotonic()) > 0:
+        """Hold back from a claim that may bring little."""
+        if (left := self._restraint.left(monotonic())) > 0:
             await self._stop.sleep(left)
             self._hear()
 
@@ -195,8 +189,7 @@ class Feeding:
         began = monotonic()
         found = await self._ask(share, room, idle=idle and not share.was_solo)
         if found is None or (found[1] is not None and len(found[1]) < room):
-            spent = (monotonic() - began) / CLAIMING_SHARE
-            self._claim_at = max(max(self._claim_at, began - CLAIMING_AHEAD) + spent, began + self._apart)
+            self._restraint.claimed(began, monotonic())
         if found is None and idle and share.was_solo:
             found = await self._ask(share, room, idle=True)
         share.was_solo = False

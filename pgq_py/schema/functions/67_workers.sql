@@ -232,7 +232,7 @@ returns boolean language plpgsql as $$
 --
 --      A claim that was under way at the end may commit any time later, but hardly ever does,
 --      and a look goes through all claims of the worker that are still in the ring. So
---      there is one after 1, 2, 4, 8 .. seconds: who commits late waits as long again at the most.
+--      there is one at once and one after 2, 4, 8 .. seconds: who commits late waits as long again.
 -- ----------------------------------------------------------------------
 declare
     now_  timestamptz := pgq._clock();
@@ -242,7 +242,8 @@ begin
     elsif i_last is null or i_last <= i_ended or i_last > now_ then
         return true;  -- never since it ended; or the clock was set back
     end if;
-    return floor(log(2, extract(epoch from now_ - i_ended))) > floor(log(2, extract(epoch from i_last - i_ended)));
+    return floor(log(2, greatest(1, extract(epoch from now_ - i_ended))))
+         > floor(log(2, greatest(1, extract(epoch from i_last - i_ended))));
 end;
 $$;
 comment on function pgq._is_looked_for(timestamptz, timestamptz) is 'Is it time to look for claims of a worker that ended';
