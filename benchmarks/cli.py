@@ -22,6 +22,8 @@ __all__ = ["main"]
 
 Run = Callable[[argparse.Namespace, Request], Outcome]
 
+_LATENCIES: Final = 500
+
 
 def _produce(given: argparse.Namespace, request: Request) -> Outcome:
     size = given.messages or 100_000
@@ -39,7 +41,9 @@ def _jobs(given: argparse.Namespace, request: Request) -> Outcome:
 
 def _latency(given: argparse.Namespace, request: Request) -> Outcome:
     rates = tuple(given.rates or (20.0, 200.0, 1000.0))
-    return latency.run(latency.Parameters(rates, given.seconds or 20, rounds=given.rounds or 3), request)
+    messages = _LATENCIES if given.messages is None else given.messages
+    sizes = latency.Parameters(rates, given.seconds or 20, rounds=given.rounds or 3, messages=messages)
+    return latency.run(sizes, request)
 
 
 def _idle(given: argparse.Namespace, request: Request) -> Outcome:
@@ -128,6 +132,10 @@ def _common(parser: argparse.ArgumentParser) -> None:
 def _sizes(parser: argparse.ArgumentParser, name: str) -> None:
     if name in ("produce", "consume", "jobs", "wal"):
         parser.add_argument("--messages", type=int, help="messages of the largest turn")
+    if name == "latency":
+        parser.add_argument(
+            "--messages", type=int, help=f"messages at the lowest rate, at least (default {_LATENCIES})"
+        )
     if name not in ("bloat", "scale"):
         parser.add_argument("--rounds", type=int, help="turns that count")
     if name in ("latency", "idle"):

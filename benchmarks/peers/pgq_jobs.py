@@ -19,7 +19,7 @@ __all__ = ["PgqJobs", "PgqJobsSql"]
 _NEXT = "select * from pgq.complete_and_claim(%s, %s, %s, null, %s)"
 _WAITING = "select exists (select from pgq.get_lane_info(%s) where next_job is not null)"
 _UNFINISHED = """
-select exists (select from pgq.jobs(%s, 'pending', null, 1)) or exists (select from pgq.jobs(%s, 'running', null, 1))
+select exists (select from pgq.jobs(%s, 'running', null, 1)) or exists (select from pgq.jobs(%s, 'pending', null, 1))
 """
 
 

@@ -21,12 +21,18 @@ __all__ = ["Parameters", "run"]
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Messages a second, seconds that are measured after `warm_up` others, turns."""
+    """Messages a second, seconds that are measured after `warm_up` others, turns. At a low rate it takes longer than
+    `seconds`, until there are `messages`: of few, the 99th percentile is one of the two or three slowest."""
 
     rates: tuple[float, ...] = (20, 200, 1000)
     seconds: float = 20.0
     warm_up: float = 2.0
     rounds: int = 3
+    messages: int = 0
+
+    def total(self, rate: float) -> float:
+        """Seconds of sending at a rate, with warm-up."""
+        return self.warm_up + max(self.seconds, self.messages / rate)
 
 
 def run(parameters: Parameters, request: Request) -> Outcome:
@@ -48,7 +54,7 @@ def _measure(
     outcome: Outcome, contestant: Contestant, parameters: Parameters, *, rate: float, seed: int, numbers: Numbers
 ) -> None:
     with Live(contestant) as live:
-        total = parameters.warm_up + parameters.seconds
+        total = parameters.total(rate)
         first = numbers.take(int(rate * total * 2) + 100)
         sent = live.send(first, rate, total, seed)
         report, received = live.collect()

@@ -106,13 +106,13 @@ comment on function pgq._require_work() is 'Refuse a caller who may not work any
 
 create or replace function pgq._open_claims_of(i_worker text)
 returns setof pgq.claim_ring language plpgsql set enable_seqscan = off set jit = off as $$
--- Claims of a worker with heartbeats that are not closed
+-- Claims of a worker with heartbeats that are not closed. As in _running_ids(), no anti-join
 begin
     perform from pgq.claim_ring limit 0;
     return query select c.* from pgq.claim_ring c
         where c.worker = i_worker and c.beats and c.ev_ids <> '{}'
-          and not exists (select from pgq.claim_ring f
-                          where f.claim_id = c.claim_id and f.ev_id = 0 and f.kind = 'f' and f.nth = 0)
+          and (select true from pgq.claim_ring f
+               where f.claim_id = c.claim_id and f.ev_id = 0 and f.kind = 'f' and f.nth = 0 limit 1) is null
         order by c.worker, c.claim_id;
 end;
 $$;
@@ -133,8 +133,8 @@ begin
     perform from pgq.claim_ring limit 0;
     return query select c.* from pgq.claim_ring c join pgq.job_queue s on s.queue_id = c.queue_id
         where not c.beats and c.ev_ids <> '{}' and (c.at < pgq._clock() - s.lease or not i_late)
-          and not exists (select from pgq.claim_ring f
-                          where f.claim_id = c.claim_id and f.ev_id = 0 and f.kind = 'f' and f.nth = 0)
+          and (select true from pgq.claim_ring f
+               where f.claim_id = c.claim_id and f.ev_id = 0 and f.kind = 'f' and f.nth = 0 limit 1) is null
           and not (i_late and exists (select from pgq.claim_ring e
                                       where e.claim_id = c.claim_id and e.ev_id = -1 and e.kind = 'e' and e.at >= pgq._clock() - s.lease))
         order by c.claim_id;
