@@ -241,6 +241,46 @@ def test_open_claims_are_carried_along_and_closed_ones_are_not(conn: Conn) -> No
     assert complete(conn, opened) == 2
 
 
+def test_what_runs_is_found_among_very_many_claims_that_are_closed(db: Database, conn: Conn) -> None:
+    """A session that planned an anti-join without statistics compared each claim with each finish ever after: minutes,
+    at these numbers."""
+    (job,) = enqueue(conn, "running")
+    beat(conn, "w")
+    claim(conn, worker="w")
+    ((slot, open_claim),) = rows(
+        conn, "select tableoid::regclass::text, claim_id from pgq.claim_ring where kind = 'q' and ev_ids <> '{}'"
+    )
+
+    def close(first: int, last: int) -> None:
+        """Copies of the claim, closed."""
+        conn.execute(
+            f"insert into {slot} (claim_id, ev_id, kind, queue_id, lane, worker, beats, ev_ids, token, at, txid)"
+            f" select i, -1, 'q', queue_id, lane, worker, beats, ev_ids, token, at, txid"
+            f" from generate_series({first}, {last}) i, {slot} where claim_id = {open_claim} and kind = 'q'".encode()
+        )
+        conn.execute(
+            f"insert into {slot} (claim_id, ev_id, kind, queue_id, lane, outcome, n)"
+            f" select i, 0, 'f', 1, 100, 'completed', 1 from generate_series({first}, {last}) i".encode()
+        )
+
+    def look(session: Conn) -> None:
+        assert value(session, "select pgq._running_ids(1)") == [job]
+        assert rows(session, "select claim_id from pgq._open_claims_of('w')") == [(open_claim,)]
+        assert rows(session, "select * from pgq._quiet_claims(false)") == []
+
+    sessions, last = [], 10**6
+    for size in (500, 1000, 2000, 3000, 4000, 6000, 8000):
+        close(last + 1, 10**6 + size)
+        last = 10**6 + size
+        sessions.append(db.connect())
+        for _ in range(7):  # past the point where generic plans are made
+            look(sessions[-1])
+    close(last + 1, last + 60_000)
+    for session in sessions:
+        session.execute("set statement_timeout = '10s'")
+        look(session)
+
+
 def test_totals_outlive_the_rotation_of_claims(conn: Conn) -> None:
     ids = enqueue(conn, *"abcd")
     c = claim(conn, 4)
