@@ -26,12 +26,12 @@ def _narrow(request: Request, peers: Sequence[str]) -> Request:
 
 def _produce(given: argparse.Namespace, request: Request) -> Outcome:
     del given
-    return produce.run(produce.Parameters(30_000, 3_000, 100, rounds=2), request)
+    return produce.run(produce.Parameters(20_000, 2_000, 100, rounds=1), request)
 
 
 def _consume(given: argparse.Namespace, request: Request) -> Outcome:
     del given
-    return consume.run(consume.Parameters(30_000, (1, 3), rounds=3), request)
+    return consume.run(consume.Parameters(30_000, (1, 3), rounds=2), request)
 
 
 def _jobs(given: argparse.Namespace, request: Request) -> Outcome:
