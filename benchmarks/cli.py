@@ -133,9 +133,7 @@ def _sizes(parser: argparse.ArgumentParser, name: str) -> None:
     if name in ("produce", "consume", "jobs", "wal"):
         parser.add_argument("--messages", type=int, help="messages of the largest turn")
     if name == "latency":
-        parser.add_argument(
-            "--messages", type=int, help=f"messages at the lowest rate, at least (default {_LATENCIES})"
-        )
+        parser.add_argument("--messages", type=int, help=f"messages at each rate, at least (default {_LATENCIES})")
     if name not in ("bloat", "scale"):
         parser.add_argument("--rounds", type=int, help="turns that count")
     if name in ("latency", "idle"):

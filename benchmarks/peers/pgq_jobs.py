@@ -98,7 +98,7 @@ class PgqJobsSql(SqlAdapter):
                 handler(payload)
 
     def unfinished(self) -> bool:
-        # asked every 20 ms beside the workers: the list of all jobs costs half of that, and only the end needs it
+        # asked every 20 ms beside the workers: the list of all jobs costs more than that, and only the end needs it
         return bool(self.value(_WAITING, (QUEUE,)) or self.value(_UNFINISHED, (QUEUE, QUEUE)))
 
     def background(self, stop: Event, ready: Event) -> list[int] | None:

@@ -76,7 +76,8 @@ PROGRESS: Final = "select pgq.progress(%s, %s, %s, %s, %s, %s::jsonb)"
 """Claim, token, job, percent, stage, data."""
 
 HEARTBEAT: Final = "select claim_id, job_id from pgq.heartbeat(%s, %s::int8[], %s, %s, %s)"
-"""Worker, claims it has, lease, what it says of itself: jobs that somebody wants to cancel."""
+"""Worker, claims it has, lease, what it says of itself, whether it can have no other claims: jobs that
+somebody wants to cancel."""
 
 RECOVER: Final = "select pgq.recover()"
 """Give the jobs of dead workers to others."""

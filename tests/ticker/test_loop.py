@@ -23,6 +23,7 @@ from pgq_py.client.acompat import Stop
 from pgq_py.settings import load_settings
 from pgq_py.ticker import Ticker, session
 from tests.clusters import Database
+from tests.engine.support import Conn
 from tests.ticker.conftest import running_ticker
 from tests.waiting import wait_until
 
@@ -98,6 +99,14 @@ def test_it_leaves_an_event_to_those_who_have_ticked_for_it(
         assert own.ticks == 1
 
 
+def rushing(conn: Conn, db: Database, monkeypatch: pytest.MonkeyPatch) -> session.Session:
+    """A session in a rush that does not end."""
+    own = session.Session(conn, load_settings(dsn=db.dsn), Stop())
+    monkeypatch.setattr(own._pace, "decide", lambda _: False)
+    own._pace.busy = True
+    return own
+
+
 def test_in_a_rush_it_leaves_a_queue_to_those_who_tick_it(
     pgq: PgQ, db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,9 +114,7 @@ def test_in_a_rush_it_leaves_a_queue_to_those_who_tick_it(
     now = 1000.0
     monkeypatch.setattr(session, "monotonic", lambda: now)
     with db.connect() as conn, db.connect() as other:
-        own = session.Session(conn, load_settings(dsn=db.dsn), Stop())
-        monkeypatch.setattr(own._pace, "decide", lambda _: False)
-        own._pace.busy = True
+        own = rushing(conn, db, monkeypatch)
         pgq.send("orders", 1)
         other.execute("select pg_sleep(0.02)")
         own.beat()
@@ -132,9 +139,7 @@ def test_in_a_rush_it_leaves_a_queue_to_those_who_tick_it(
 def test_in_a_rush_what_was_released_is_ticked_at_once(pgq: PgQ, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "LENIENCE", 60.0)
     with db.connect() as conn, db.connect() as other:
-        own = session.Session(conn, load_settings(dsn=db.dsn), Stop())
-        monkeypatch.setattr(own._pace, "decide", lambda _: False)
-        own._pace.busy = True
+        own = rushing(conn, db, monkeypatch)
         pgq.send("orders", 1, deliver_in=timedelta(milliseconds=10))
         own._refresh_releases(None)
         other.execute("select pgq.send('orders', 't', 'ticked by somebody else')")

@@ -92,28 +92,29 @@ def test_vacuum_is_run_outside_a_transaction(pgq: PgQ, db: Database) -> None:
     wait_until(lambda: db.value("select vacuum_count from pg_stat_user_tables where relid = 'pgq.queue'::regclass"))
 
 
-def test_it_rests_where_it_takes_long_to_find_nothing(pgq: PgQ, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def comes_to_rest(maintained: Maintenance, db: Database) -> None:
+    """It finds nothing to do a few times, and then does not see that there is something."""
     db.rows("create function once(text) returns int language sql as $$ select 0 $$")
+    wait_until(lambda: maintained.run_round() == 0)
+    assert [maintained.run_round() for _ in range(rounds.ROUNDS)] == [0] * rounds.ROUNDS
+    db.rows("update pgq.queue set queue_extra_maint = '{public.once}'")
+    assert maintained.run_round() == 0
+
+
+def test_it_rests_where_it_takes_long_to_find_nothing(pgq: PgQ, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "LONG", 0.0)
     monkeypatch.setattr(rounds, "REST", 1_000_000)
     with maintenance(db) as maintained:
-        wait_until(lambda: maintained.run_round() == 0)
-        assert [maintained.run_round() for _ in range(rounds.ROUNDS)] == [0] * rounds.ROUNDS
-        db.rows("update pgq.queue set queue_extra_maint = '{public.once}'")
-        assert maintained.run_round() == 0
+        comes_to_rest(maintained, db)
     with maintenance(db) as another:
         assert another.run_round() == 1
         assert another.run_round() == 1
 
 
 def test_no_rest_is_longer_than_the_longest(pgq: PgQ, db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    db.rows("create function once(text) returns int language sql as $$ select 0 $$")
     monkeypatch.setattr(rounds, "LONG", 0.0)
     monkeypatch.setattr(rounds, "REST", 1_000_000)
     monkeypatch.setattr(rounds, "LONGEST", 0.5)
     with maintenance(db) as maintained:
-        wait_until(lambda: maintained.run_round() == 0)
-        assert [maintained.run_round() for _ in range(rounds.ROUNDS)] == [0] * rounds.ROUNDS
-        db.rows("update pgq.queue set queue_extra_maint = '{public.once}'")
-        assert maintained.run_round() == 0
+        comes_to_rest(maintained, db)
         wait_until(lambda: maintained.run_round() == 1)
