@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Thread
 from typing import Any, LiteralString, TypeVar
 
@@ -17,6 +17,8 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.rows import TupleRow
+
+from tests.waiting import wait_blocked
 
 Conn = psycopg.Connection[TupleRow]
 T = TypeVar("T")
@@ -246,3 +248,21 @@ def in_background(work: Callable[[], T]) -> Future[T]:
 
     Thread(target=run, daemon=True).start()
     return future
+
+
+def waits_for_a_cursor(session: Conn, query: LiteralString, conn: Conn, mover: Conn) -> Future[list[TupleRow]]:
+    """A statement in the middle: it has found a registration, and waits for `mover` where it reads the cursor.
+
+    The cursors are in a closed slot, so in `mover`'s transaction the next step of their ring moves them on.
+    """
+    begin(session)  # what a session has yet to compile, it waits for at other places
+    with suppress(psycopg.Error):
+        rows(session, query)
+    rollback(session)
+    step_until(conn, "cursor_ring", "switched")
+    stepped(conn, "cursor_ring", "closed")
+    begin(mover)
+    mover.execute("lock table pgq.cursor_ring in access exclusive mode")
+    waiting = in_background(lambda: rows(session, query))
+    wait_blocked(conn, session.info.backend_pid)
+    return waiting

@@ -7,12 +7,14 @@ take a miss for an answer.
 from __future__ import annotations
 
 from collections import Counter
+from typing import LiteralString
 
 import pytest
 from psycopg import sql
 
 from tests.clusters import Database
 from tests.engine.support import (
+    OLD_SNAPSHOTS,
     Conn,
     batch_data,
     begin,
@@ -29,6 +31,7 @@ from tests.engine.support import (
     next_batch,
     phase,
     receive,
+    refused,
     ring_info,
     rollback,
     rotate_until,
@@ -42,6 +45,7 @@ from tests.engine.support import (
     take,
     tick,
     value,
+    waits_for_a_cursor,
 )
 from tests.waiting import wait_blocked
 
@@ -262,6 +266,88 @@ def test_a_reader_that_waits_for_an_evacuation_looks_again(db: Database, ring: s
         assert value(conn, "select pgq.drop_queue('q', true)") == 1
 
 
+GONE: dict[str, tuple[LiteralString, object]] = {
+    "next_batch": ("select pgq.next_batch('q', 'gone')", "PQ002"),
+    "open_batch": ("select pgq.open_batch('q', 'gone')", "PQ002"),
+    "open_batch_events": ("select pgq.open_batch_events('q', 'gone')", "PQ002"),
+    "receive": ("select * from pgq.receive('q', 'gone')", "PQ002"),
+    "get_consumer_info": ("select consumer_name from pgq.get_consumer_info()", [("stays",)]),
+}
+
+
+@pytest.mark.concurrency
+@pytest.mark.parametrize("call", GONE)
+def test_a_reader_that_waits_while_its_consumer_goes(db: Database, call: str) -> None:
+    """It has found the registration; then that is removed, and its cursor with it: a consumer less, not a fault."""
+    query, expected = GONE[call]
+    mover, session, conn = db.connect(), db.connect(), db.connect()
+    create(conn, "gone", "stays")
+    send(conn, "first")
+    tick(conn)
+    _fill_for(conn, "cursor_ring", "stays")
+    waiting = waits_for_a_cursor(session, query, conn, mover)
+    assert value(mover, "select pgq.unregister_consumer('q', 'gone')") == 1
+    stepped(mover, "cursor_ring", "truncated")
+    commit(mover)
+    if isinstance(expected, str):
+        with refused(expected):
+            waiting.result(10)
+    else:
+        assert waiting.result(10) == expected
+
+
+@pytest.mark.concurrency
+def test_a_reader_whose_batch_is_finished_while_it_waits(db: Database) -> None:
+    """The ticks of its batch have gone when it looks for them: it is to be called again, nothing is wrong."""
+    mover, session, conn = db.connect(), db.connect(), db.connect()
+    create(conn, "c")
+    for _ in range(2):
+        _fill_for(conn, "tick_ring")
+    send(conn, "first")
+    force_tick(conn)
+    batch = next_batch(conn)
+    step_until(conn, "tick_ring", "switched")
+    stepped(conn, "tick_ring", "closed")
+    query: LiteralString = "select pgq.batch_event_sql(1)"
+    value(session, query)
+    send(conn, "second")
+    force_tick(conn)
+    begin(mover)
+    mover.execute("lock table pgq.tick_ring in access exclusive mode")
+    waiting = in_background(lambda: value(session, query))
+    wait_blocked(conn, session.info.backend_pid)
+    finish(mover, batch)
+    value(mover, "select pgq.seek('q', 'c', 'latest')")
+    mover.execute("update pgq.tick_ring set tick_time = tick_time - interval '1 day'")
+    stepped(mover, "tick_ring", "truncated")
+    commit(mover)
+    with refused("40001", "was left at this moment"):
+        waiting.result(10)
+    with refused("PQ003"):
+        value(session, query)
+
+
+@pytest.mark.parametrize("level", OLD_SNAPSHOTS)
+@pytest.mark.parametrize("ring", RINGS)
+def test_a_snapshot_from_before_an_evacuation_is_to_be_renewed(db: Database, ring: str, level: str) -> None:
+    """It shows neither the row nor its copy, however often it is looked at."""
+    old, conn = db.connect(), db.connect()
+    create(conn, "busy", "stuck")
+    _keep_busy(conn)
+    begin(old, level)
+    evacuate(conn, ring)
+    query: LiteralString = (
+        "select last_tick from pgq.get_consumer_info('q', 'stuck')"
+        if ring == "cursor_ring"
+        else "select last_tick_id from pgq.get_queue_info('q')"
+    )
+    with refused("40001", "moved after the snapshot"):
+        value(old, query)
+    rollback(old)
+    begin(old, level)
+    assert value(old, query) == value(conn, query)
+
+
 def _start_evacuation(conn: Conn, mover: Conn, ring: str) -> None:
     """Up to the moment before the commit of the step that moves the rows."""
     step_until(conn, ring, "switched")
@@ -270,11 +356,11 @@ def _start_evacuation(conn: Conn, mover: Conn, ring: str) -> None:
     stepped(mover, ring, "truncated")
 
 
-def _fill_for(conn: Conn, ring: str) -> None:
+def _fill_for(conn: Conn, ring: str, busy: str = "busy") -> None:
     """Dead rows, so that the slot is worth evacuating; no tick for the event that waits."""
     if ring == "cursor_ring":
         for _ in range(6):
-            value(conn, "select pgq.seek('q', 'busy', 'latest')")
+            value(conn, "select pgq.seek('q', %s, 'latest')", busy)
     else:
         for _ in range(4):
             value(conn, "select pgq.create_queue('other')")

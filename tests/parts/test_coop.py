@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -29,8 +29,10 @@ from tests.engine.support import (
     rotated,
     rows,
     send,
+    stepped,
     tick,
     value,
+    waits_for_a_cursor,
 )
 from tests.waiting import wait_blocked
 
@@ -162,6 +164,28 @@ def test_one_whose_transaction_is_open_is_slow_and_not_dead(db: Database, conn: 
     taken = coop_batch(conn, "b", LONG)
     assert batch_data(conn, taken) == ["2"]
     commit(other)
+
+
+@pytest.mark.concurrency
+@pytest.mark.parametrize("dead", [None, "1 hour"])
+@pytest.mark.parametrize("gone", ["a", "b"])
+def test_one_that_goes_while_it_is_looked_at(db: Database, conn: Conn, gone: str, dead: LiteralString | None) -> None:
+    """The cursor of the one that asks, or of one that may be dead, has gone when it is read: then there is none."""
+    asks, mover = db.connect(), db.connect()
+    for sub in ("a", "b"):
+        register(conn, sub)
+    send_ticked(conn, *"12345678")
+    while coop_take(conn, "c"):
+        pass
+    send_ticked(conn, "last")
+    query = f"select pgq_coop.next_batch('q', 'm', 'a', {'null' if dead is None else repr(dead)})"
+    waiting = waits_for_a_cursor(asks, query, conn, mover)
+    assert value(mover, "select pgq_coop.unregister_subconsumer('q', 'm', %s, 1)", gone) == 1
+    stepped(mover, "cursor_ring", "truncated")
+    commit(mover)
+    ((batch,),) = waiting.result(10)
+    assert (batch is None) == (gone == "a")
+    assert batch_data(conn, batch or coop_batch(conn, "a")) == ["last"]
 
 
 @pytest.mark.concurrency

@@ -28,6 +28,30 @@ $$;
 comment on function pgq._require_read_committed(text) is 'Refuse any isolation level but READ COMMITTED';
 
 
+create or replace function pgq._raise_missing(i_message text)
+returns void language plpgsql as $$
+-- ----------------------------------------------------------------------
+-- Function: pgq._raise_missing(1)
+--
+--      Report that a row which must be there is not found.
+--
+--      Above READ COMMITTED that may be the transaction's snapshot: TRUNCATE
+--      is not MVCC, so of a row that was moved since it shows neither place.
+-- Errors:
+--      40001  - the snapshot may be too old
+--      PQ012  - it is not
+-- ----------------------------------------------------------------------
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'rows of schema pgq were moved after the snapshot of this transaction was taken'
+            using errcode = '40001', detail = i_message, hint = 'Repeat the transaction; nothing was changed.';
+    end if;
+    raise exception '%', i_message using errcode = 'PQ012';
+end;
+$$;
+comment on function pgq._raise_missing(text) is 'Report that a row which must be there is not found';
+
+
 create or replace function pgq._queue(i_queue_name text, i_message text default null)
 returns pgq.queue language plpgsql as $$
 -- ----------------------------------------------------------------------

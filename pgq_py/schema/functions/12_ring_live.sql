@@ -41,7 +41,7 @@ begin
     end if;
     for sub in select sub_id from pgq.registration where sub_queue = i_queue
                order by sub_main nulls first loop
-        if pgq._still_registered(sub) and (pgq._cursor(sub)).lo <= i_generation then
+        if (pgq._cursor(sub)).lo <= i_generation then
             return false;
         end if;
     end loop;
@@ -57,20 +57,6 @@ begin
 end;
 $$;
 comment on function pgq._events_dead(int4, bigint) is 'Does nobody need a generation of events any more';
-
-
-create or replace function pgq._still_registered(i_sub int4)
-returns boolean language plpgsql as $$
--- ----------------------------------------------------------------------
--- Function: pgq._still_registered(1)
---
---      Has the registration not been removed since a list of them was read?
--- ----------------------------------------------------------------------
-begin
-    return exists (select from pgq.registration where sub_id = i_sub);
-end;
-$$;
-comment on function pgq._still_registered(int4) is 'Does a registration still exist';
 
 
 create or replace function pgq._raise_floor(i_queue int4, i_lo bigint)
@@ -129,10 +115,8 @@ declare
     c  pgq.cursor_ring;
 begin
     for r in select sub_id, sub_queue from pgq.registration loop
-        if pgq._still_registered(r.sub_id) then
-            c := pgq._cursor(r.sub_id);
-            return query values (r.sub_queue, c.last_tick), (r.sub_queue, c.next_tick);
-        end if;
+        c := pgq._cursor(r.sub_id);
+        return query values (r.sub_queue, c.last_tick), (r.sub_queue, c.next_tick);
     end loop;
     return query select l.queue_id, unnest(array[s.base_tick, s.top_tick])
         from pgq.lane l cross join lateral pgq._lane_state(l.queue_id, l.lane) s;

@@ -16,9 +16,9 @@ returns pgq.tick_ring language plpgsql set enable_seqscan = off set jit = off as
 -- ----------------------------------------------------------------------
 -- Function: pgq._newest_tick(1)
 --
---      The queue's newest tick.
+--      The queue's newest tick; null when the queue has been dropped.
 -- Errors:
---      PQ012  - there is none; every queue has one from its creation on
+--      PQ012, 40001  - there is none; every queue has one from its creation on
 -- ----------------------------------------------------------------------
 declare
     t  pgq.tick_ring;
@@ -39,8 +39,8 @@ begin
         select * into t from pgq.tick_ring where tick_queue = i_queue
             order by tick_queue desc, tick_id desc limit 1;
     end loop;
-    if t.tick_id is null then
-        raise exception 'queue % has no tick', i_queue using errcode = 'PQ012';
+    if t.tick_id is null and exists (select from pgq.queue where queue_id = abs(i_queue)) then
+        perform pgq._raise_missing(format('queue %s has no tick', i_queue));
     end if;
     return t;
 end;
@@ -81,16 +81,21 @@ returns pgq.tick_ring language plpgsql as $$
 -- ----------------------------------------------------------------------
 -- Function: pgq._cursor_tick(2)
 --
---      A tick that a cursor refers to; it must exist.
+--      A tick that a cursor or a lane refers to; it must exist.
 -- Errors:
---      PQ012  - it does not
+--      40001  - whoever stood at it, and was not locked, has gone on meanwhile
+--      PQ012  - it does not, though somebody stands at it
 -- ----------------------------------------------------------------------
 declare
     t  pgq.tick_ring := pgq._find_tick(i_queue, i_tick);
 begin
     if t.tick_id is null then
-        raise exception 'PgQ corruption: tick % of queue % is gone though a consumer stands at it', i_tick, i_queue
-            using errcode = 'PQ012';
+        if not exists (select from pgq._cursor_ticks() where queue_id = i_queue and tick_id = i_tick) then
+            raise exception 'tick % of queue % was left at this moment', i_tick, i_queue
+                using errcode = '40001', detail = 'Nothing was changed.', hint = 'Repeat the call.';
+        end if;
+        perform pgq._raise_missing(format('PgQ corruption: tick %s of queue %s is gone though a consumer stands at it',
+                                          i_tick, i_queue));
     end if;
     return t;
 end;

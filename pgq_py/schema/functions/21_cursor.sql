@@ -9,13 +9,14 @@ returns pgq.cursor_ring language plpgsql set enable_seqscan = off set jit = off 
 -- ----------------------------------------------------------------------
 -- Function: pgq._cursor(1)
 --
---      State of a registration (or, with -queue_id, of a queue's floor).
+--      State of a registration (or, with -queue_id, of a queue's floor); null when
+--      it has been removed, which a caller who has locked it cannot meet.
 --
 --      What is found in the current slot is the newest: generations rise.
 --      Ordered by both columns descending, or the planner walks the primary
 --      key of every registration.
 -- Errors:
---      PQ012  - it has no row; every registration has one from the start
+--      PQ012, 40001  - it has no row; every registration has one from the start
 -- ----------------------------------------------------------------------
 declare
     c  pgq.cursor_ring;
@@ -32,8 +33,9 @@ begin
         exit when c.sub_id is not null;
         select * into c from pgq.cursor_ring where sub_id = i_sub order by sub_id desc, pos desc limit 1;
     end loop;
-    if c.sub_id is null then
-        raise exception 'registration % has no cursor', i_sub using errcode = 'PQ012';
+    if c.sub_id is null and (exists (select from pgq.registration where sub_id = i_sub)
+                             or exists (select from pgq.queue where queue_id = -i_sub)) then
+        perform pgq._raise_missing(format('registration %s has no cursor', i_sub));
     end if;
     return c;
 end;

@@ -121,7 +121,7 @@ begin
     end if;
     perform pgq._lock_event_ring(q.queue_id, 'No such queue');
     for r in select * from pgq.registration where sub_queue = q.queue_id for update loop
-        continue when not pgq._still_registered(r.sub_id);  -- it went with its main consumer
+        continue when not exists (select from pgq.registration where sub_id = r.sub_id);  -- it went with its main consumer
         late := pgq._consumer_lag(r);
         continue when (late > q.queue_max_consumer_lag) is not true;
         select co_name into name from pgq.consumer where co_id = r.sub_consumer;

@@ -15,7 +15,8 @@ returns pgq.claim_ring language plpgsql set enable_seqscan = off set jit = off s
 --      without a sort, or a plan made on an empty slot takes another index of the lane
 --      and reads all of its claims ever after.
 -- Errors:
---      PQ012  - it has none; every lane has one from the start
+--      PQ001  - its queue has been dropped
+--      PQ012, 40001  - it has none; every lane has one from the start
 -- ----------------------------------------------------------------------
 declare
     c  pgq.claim_ring;
@@ -37,7 +38,10 @@ begin
             order by queue_id desc, lane desc, claim_id desc limit 1;
     end loop;
     if c.claim_id is null then
-        raise exception 'lane % of queue % has no cursor', i_lane, i_queue using errcode = 'PQ012';
+        if not exists (select from pgq.lane where queue_id = i_queue and lane = i_lane) then
+            raise exception 'No such queue' using errcode = 'PQ001', hint = 'The queue was dropped meanwhile.';
+        end if;
+        perform pgq._raise_missing(format('lane %s of queue %s has no cursor', i_lane, i_queue));
     end if;
     return c;
 end;

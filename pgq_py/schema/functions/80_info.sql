@@ -30,6 +30,7 @@ begin
     for q in select * from pgq.queue t where i_queue_name is null or t.queue_name = i_queue_name
              order by t.queue_name loop
         top := pgq._newest_tick(q.queue_id);
+        continue when top.tick_id is null;
         select * into old from pgq.tick_ring t
             where t.tick_queue = q.queue_id and t.tick_id >= top.tick_id - 20 order by t.tick_queue, t.tick_id limit 1;
         queue_name := q.queue_name;
@@ -99,6 +100,7 @@ begin
              order by 3, 4
     loop
         c := pgq._cursor(r.sub_id);
+        continue when c.sub_id is null;
         if c.lo = 9223372036854775807 then
             c.last_tick := null;
         end if;

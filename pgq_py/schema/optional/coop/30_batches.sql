@@ -19,7 +19,6 @@ declare
     one  pgq.registration;
 begin
     for r in select * from pgq.registration where sub_main = i_main and sub_id <> i_mine order by sub_id loop
-        continue when not pgq._still_registered(r.sub_id);
         c := pgq._cursor(r.sub_id);
         if c.at < clock_timestamp() - i_interval then
             one := r;
