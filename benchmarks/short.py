@@ -26,7 +26,7 @@ def _narrow(request: Request, peers: Sequence[str]) -> Request:
 
 def _produce(given: argparse.Namespace, request: Request) -> Outcome:
     del given
-    return produce.run(produce.Parameters(20_000, 2_000, 100, rounds=1), request)
+    return produce.run(produce.Parameters(50_000, 10_000, 200, rounds=3, seconds=0.3), request)
 
 
 def _consume(given: argparse.Namespace, request: Request) -> Outcome:
@@ -41,7 +41,7 @@ def _jobs(given: argparse.Namespace, request: Request) -> Outcome:
 
 def _latency(given: argparse.Namespace, request: Request) -> Outcome:
     del given
-    return latency.run(latency.Parameters((50.0,), 4, 1, rounds=1), _narrow(request, _QUICK))
+    return latency.run(latency.Parameters((200.0,), 3, 1, rounds=1), _narrow(request, _QUICK))
 
 
 def _idle(given: argparse.Namespace, request: Request) -> Outcome:

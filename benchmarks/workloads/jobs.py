@@ -19,6 +19,7 @@ from benchmarks.harness.arena import Arena, Contestant, Request, arena, turns
 from benchmarks.harness.numbers import Numbers
 from benchmarks.harness.outcome import Check, Outcome
 from benchmarks.harness.process import PeerFailed, PeerProcess
+from benchmarks.harness.sizing import Sizing
 
 __all__ = ["Parameters", "run"]
 
@@ -68,22 +69,18 @@ def _add_best(outcome: Outcome, parameters: Parameters, processes: int) -> None:
 
 
 class _Drains:
-    """How many jobs a peer gets depends on how fast its warm-up was."""
-
     def __init__(self, found: Arena, parameters: Parameters) -> None:
         self._found, self._parameters = found, parameters
         self._numbers = Numbers()
-        self._rates: dict[tuple[str, str], float] = {}
+        self._sizing = Sizing(parameters.seconds)
 
     def turn(self, processes: int, claim: int) -> Any:
         label = _label(processes, claim)
 
         def run_turn(contestant: Contestant, nth: int) -> None:
-            most = self._parameters.of(claim)
-            rate = self._rates.get((contestant.name, label))
-            count = max(10, most // 10) if rate is None else max(10, min(most, int(rate * self._parameters.seconds)))
+            count = self._sizing.count(contestant.name, label, self._parameters.of(claim))
             rate = self._drain(contestant, processes, claim, count)
-            self._rates.setdefault((contestant.name, label), rate)
+            self._sizing.measured(contestant.name, label, rate)
             if nth:
                 self._found.outcome.add(contestant.name, label, rate, "jobs/s", "higher")
 

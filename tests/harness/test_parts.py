@@ -15,6 +15,7 @@ from benchmarks.harness.catalog import PEERS, Peer, adapter, choose
 from benchmarks.harness.environments import find_python
 from benchmarks.harness.outcome import Check, Outcome
 from benchmarks.harness.sampling import Sample
+from benchmarks.harness.sizing import Sizing
 from benchmarks.peers.load import arrivals, messages, summary
 from benchmarks.pictures.report import write_report
 from benchmarks.workloads import bloat
@@ -57,6 +58,18 @@ def test_a_rate_counts_from_when_all_workers_were_at_work() -> None:
     assert rate_of([[*range(10)], [8.9]], 10) == pytest.approx(1.0)
     assert rate_of([[], []], 10) == 0
     assert rate_of([[], [1, 2, 3]], 3) == 1
+
+
+def test_a_slow_peer_gets_fewer_messages_in_every_turn_that_counts() -> None:
+    sizing = Sizing(seconds=2)
+    assert sizing.count("slow", "bulk", 1_000) == sizing.count("fast", "bulk", 1_000) == 100
+    for peer, rate in (("slow", 50.0), ("fast", 90_000.0), ("dead slow", 0.1)):
+        sizing.measured(peer, "bulk", rate)
+    sizing.measured("slow", "bulk", 400.0)  # a later turn
+    assert sizing.count("slow", "bulk", 1_000) == 100  # two seconds at its 50
+    assert sizing.count("fast", "bulk", 1_000) == 1_000
+    assert sizing.count("dead slow", "bulk", 1_000) == 10
+    assert sizing.count("slow", "single", 5) == 5  # another figure has a warm-up of its own
 
 
 def test_ratios_are_of_pairs_and_aims_of_the_best() -> None:
