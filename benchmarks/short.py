@@ -26,7 +26,7 @@ def _narrow(request: Request, peers: Sequence[str]) -> Request:
 
 def _produce(given: argparse.Namespace, request: Request) -> Outcome:
     del given
-    return produce.run(produce.Parameters(50_000, 10_000, 200, rounds=3, seconds=0.3), request)
+    return produce.run(produce.Parameters(50_000, 10_000, 200, rounds=2, seconds=1.0), request)
 
 
 def _consume(given: argparse.Namespace, request: Request) -> Outcome:
@@ -56,7 +56,7 @@ def _wal(given: argparse.Namespace, request: Request) -> Outcome:
 
 def _bloat(given: argparse.Namespace, request: Request) -> Outcome:
     del given
-    return bloat.run(bloat.Parameters(200, 2, 8, 4, ("idle snapshot",)), _narrow(request, _BLOAT))
+    return bloat.run(bloat.Parameters(200, 2, 7, 3, ("idle snapshot",)), _narrow(request, _BLOAT))
 
 
 def _scale(given: argparse.Namespace, request: Request) -> Outcome:
