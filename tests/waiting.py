@@ -11,8 +11,11 @@ import psycopg
 T = TypeVar("T")
 
 
-def wait_until(condition: Callable[[], T], timeout: float = 10.0, what: str = "the condition") -> T:
-    """Call until the result is true, and return it; fail with `what` at the deadline."""
+def wait_until(condition: Callable[[], T], timeout: float = 30.0, what: str = "the condition") -> T:
+    """Call until the result is true, and return it; fail with `what` at the deadline.
+
+    A test that passes never waits for it, and machines stall for many seconds: it is long.
+    """
     deadline = time.monotonic() + timeout
     while True:
         if result := condition():
@@ -22,7 +25,7 @@ def wait_until(condition: Callable[[], T], timeout: float = 10.0, what: str = "t
         time.sleep(0.005)
 
 
-def wait_blocked(observer: psycopg.Connection[Any], pid: int, timeout: float = 10.0) -> list[int]:
+def wait_blocked(observer: psycopg.Connection[Any], pid: int, timeout: float = 30.0) -> list[int]:
     """Wait until the backend `pid` waits for a lock; return who holds it. `observer` must be in autocommit mode."""
 
     def blockers() -> list[int]:

@@ -53,7 +53,7 @@ class Zygote:
     def close(self) -> None:
         self._answers.close()
         self._socket.close()
-        self._process.wait(10)
+        self._process.wait(30)
 
 
 def _serve(number: int) -> None:

@@ -86,7 +86,7 @@ def test_two_workers_under_one_name(quick: Settings, pgq: PgQ, db: Database) -> 
             assert calls[1] == []
             first.stop()
             assert first.join(5)
-            wait_until(lambda: calls[1], timeout=2)
+            wait_until(lambda: calls[1], timeout=15)
             wait_until(lambda: is_drained(pgq, "mirror"))
     assert [row[0] for row in db.rows("select n from effect order by n")] == list(range(2000))
 
@@ -220,13 +220,13 @@ def test_stop_while_waiting_and_while_handling(pgq: PgQ) -> None:
     @pgq.consumer("orders", name="mailer")
     def mail(event: Event) -> None:
         begun.set()
-        go_on.wait(10)
+        go_on.wait(30)
         seen.append(event)
 
     runner = pgq.runner()
     runner.start()
     pgq.send_many("orders", range(10))
-    assert begun.wait(10)
+    assert begun.wait(30)
     runner.stop()
     assert not runner.join(0.05)
     go_on.set()

@@ -192,7 +192,7 @@ def test_a_dead_letter_is_replayed_once_to_who_gave_it_up(db: Database, conn: Co
     wait_blocked(conn, second.info.backend_pid)
     commit(first)
     with pytest.raises(psycopg.Error) as caught:
-        waiting.result(10)
+        waiting.result(30)
     assert caught.value.sqlstate == "PQ013"
     assert deliver(conn) == ["x"]
     assert deliver(conn, "other") == []

@@ -108,7 +108,7 @@ def test_parallel_creations(db: Database) -> None:
     barrier = Barrier(6)
 
     def work(number: int) -> list[int]:
-        barrier.wait(10)
+        barrier.wait(30)
         create_queue = "select pgq.create_queue(%s)"
         return [value(sessions[number], create_queue, name) for name in ("same", f"own {number}", "same 2")]
 

@@ -235,7 +235,7 @@ def test_two_workers_of_one_name_take_turns(db: Database) -> None:
     waiting = in_background(lambda: take(second))
     assert wait_blocked(conn, second.info.backend_pid) == [first.info.backend_pid]
     commit(first)
-    assert waiting.result(10) == ["b"]
+    assert waiting.result(30) == ["b"]
 
 
 @pytest.mark.concurrency
@@ -252,12 +252,12 @@ def test_a_registration_replaced_meanwhile_is_locked_too(db: Database) -> None:
     waiting = in_background(lambda: next_batch(first))
     wait_blocked(conn, first.info.backend_pid)
     commit(admin)
-    batch = waiting.result(10)
+    batch = waiting.result(30)
     follower = in_background(lambda: take(second))
     assert wait_blocked(conn, second.info.backend_pid) == [first.info.backend_pid]
     finish(first, batch)
     commit(first)
-    assert follower.result(10) is None
+    assert follower.result(30) is None
 
 
 # -- merging windows ------------------------------------------------------------------------------------------------

@@ -198,7 +198,7 @@ def test_waiting_for_another_worker_it_holds_up_no_tick(db: Database, conn: Conn
     commit(conn)
     finish(worker, batch)
     commit(worker)
-    assert waiting.result(10)[2] == ["a"]
+    assert waiting.result(30)[2] == ["a"]
 
 
 def test_a_rolled_back_tick_takes_its_batch_along(conn: Conn) -> None:

@@ -310,6 +310,6 @@ def test_a_queue_that_is_dropped_while_a_writer_is_inside(db: Database) -> None:
     waiting = in_background(lambda: value(admin, "select pgq.drop_queue('q', true)"))
     assert wait_blocked(conn, admin.info.backend_pid) == [writer.info.backend_pid]
     commit(writer)
-    assert waiting.result(10) == 1
+    assert waiting.result(30) == 1
     with refused("PQ001"):
         send(writer, "y")

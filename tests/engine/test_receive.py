@@ -215,7 +215,7 @@ def test_only_one_of_two_workers_acknowledges(db: Database) -> None:
     wait_blocked(conn, second.info.backend_pid)
     commit(first)
     with refused("PQ003"):
-        waiting.result(10)
+        waiting.result(30)
 
 
 def test_progress_outlives_rotation_and_the_session(db: Database) -> None:

@@ -142,11 +142,11 @@ def test_eight_parallel_first_registrations_while_others_consume(db: Database) -
     barrier = Barrier(10)
 
     def register(session: Conn) -> list[int]:
-        barrier.wait(10)
+        barrier.wait(30)
         return [_register(session, f"new {turn}") for turn in range(10)]
 
     def work(name: str) -> list[str]:
-        barrier.wait(10)
+        barrier.wait(30)
         found = []
         for turn in range(20):
             send(workers[name], f"{name} {turn}")
@@ -172,7 +172,7 @@ def test_a_registration_whose_twin_rolls_back(db: Database) -> None:
     waiting = in_background(lambda: _register(second))
     wait_blocked(conn, second.info.backend_pid)
     rollback(first)
-    assert waiting.result(10) == 1
+    assert waiting.result(30) == 1
 
 
 # -- seeking --------------------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def test_a_seek_waits_for_the_consumer_at_work(db: Database) -> None:
     waiting = in_background(lambda: _seek(seeker, 1))
     assert wait_blocked(conn, seeker.info.backend_pid) == [worker.info.backend_pid]
     commit(worker)
-    assert waiting.result(10) == 1
+    assert waiting.result(30) == 1
     assert drain(conn) == ["1", "2"]
 
 
@@ -316,7 +316,7 @@ def test_a_batch_in_progress_cannot_be_finished_after_a_seek(db: Database) -> No
     wait_blocked(conn, worker.info.backend_pid)
     commit(seeker)
     with refused("PQ003"):
-        waiting.result(10)
+        waiting.result(30)
     assert drain(conn) == ["3"]
     assert rows(conn, "select last_tick, current_batch from pgq.get_consumer_info('q', 'c')") == [(ticks[2], None)]
 

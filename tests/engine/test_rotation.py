@@ -175,7 +175,7 @@ def test_a_registration_waits_for_a_truncation_and_is_refused_below_it(db: Datab
     wait_blocked(observer, new.info.backend_pid)
     commit(conn)
     with refused("PQ008", f"tick not found: {at}"):
-        waiting.result(10)
+        waiting.result(30)
     assert value(new, "select pgq.register_consumer_at('q', 'c', %s)", newest) == 1
 
 

@@ -215,7 +215,7 @@ def test_several_tickers_make_one_tick(db: Database) -> None:
     waiting = in_background(lambda: tick(second))
     wait_blocked(observer, second.info.backend_pid)
     commit(first)
-    assert waiting.result(10) is None
+    assert waiting.result(30) is None
     assert drain(observer) == ["x"]
 
 
@@ -229,7 +229,7 @@ def test_a_tick_that_was_rolled_back_takes_nothing_with_it(db: Database) -> None
     waiting = in_background(lambda: tick(second))
     wait_blocked(observer, second.info.backend_pid)
     rollback(first)
-    assert waiting.result(10) == 2
+    assert waiting.result(30) == 2
     assert drain(observer) == ["x"]
 
 
@@ -265,7 +265,7 @@ def test_a_ticker_that_waited_sees_the_pause(db: Database) -> None:
     for session in (ticker, forcer):
         wait_blocked(conn, session.info.backend_pid)
     commit(admin)
-    assert [future.result(10) for future in waiting] == [None, 1]
+    assert [future.result(30) for future in waiting] == [None, 1]
     assert drain(conn) == []
 
 

@@ -110,7 +110,7 @@ def test_an_insert_that_waits_for_the_slot_across_a_rotation(db: Database, level
     send(conn, "second")
     tick(conn)
     commit(holder)
-    waiting.result(10)
+    waiting.result(30)
     rotated(conn, "blocked")
     assert drain(conn) == ["first", "second"]
     commit(writer)
@@ -131,7 +131,7 @@ def test_an_insert_that_meets_the_closing_of_its_slot_is_refused(db: Database) -
     wait_blocked(conn, writer.info.backend_pid)
     rollback(closer)
     with refused("40001"):
-        waiting.result(10)
+        waiting.result(30)
     assert deliver(conn) == ["first"]
     _copy(writer, value(writer, "select pgq.current_event_table('q')"), "late")
     assert deliver(conn) == ["late"]

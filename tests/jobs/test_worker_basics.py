@@ -234,7 +234,7 @@ def test_progress_is_seen_while_the_job_runs(db: Database) -> None:
     def report(ctx: JobContext) -> None:
         for percent in range(100):
             ctx.progress(percent, "counting", {"n": percent})
-        go.wait(10)
+        go.wait(30)
 
     job = enqueue(db, "report")
     with running(db, spec(report)):
@@ -315,7 +315,7 @@ def test_a_function_that_takes_too_long_keeps_its_slot(db: Database) -> None:
     def slow(ctx: JobContext, n: int) -> None:
         contexts.append(ctx)
         order.append(f"begin {n}")
-        go.wait(10)
+        go.wait(30)
         order.append(f"end {n}")
 
     first = enqueue(db, "slow", n=1)

@@ -38,11 +38,11 @@ def test_a_running_coroutine_is_cancelled(db: Database) -> None:
     with running(db, spec(job)):
         wait_until(lambda: seen)
         assert db.value(CANCEL, [one]) == "cancel_requested"
-        wait_until(lambda: state(db, one) == "cancelled", timeout=3)
+        wait_until(lambda: state(db, one) == "cancelled", timeout=15)
         two = enqueue(db, "job")
         wait_until(lambda: seen == ["began", "cancelled", "began"])
         assert db.value(CANCEL, [two]) == "cancel_requested"
-        wait_until(lambda: state(db, two) == "cancelled", timeout=3)
+        wait_until(lambda: state(db, two) == "cancelled", timeout=15)
 
 
 def test_a_running_function_is_asked_to_stop(db: Database) -> None:
@@ -57,9 +57,9 @@ def test_a_running_function_is_asked_to_stop(db: Database) -> None:
 
     one = enqueue(db, "job")
     with running(db, spec(job)):
-        assert began.wait(10)
+        assert began.wait(30)
         assert db.value(CANCEL, [one]) == "cancel_requested"
-        wait_until(lambda: state(db, one) == "cancelled", timeout=3)
+        wait_until(lambda: state(db, one) == "cancelled", timeout=15)
 
 
 def test_cancel_at_the_moment_of_failure(db: Database) -> None:
@@ -69,12 +69,12 @@ def test_cancel_at_the_moment_of_failure(db: Database) -> None:
 
     def job() -> None:
         began.set()
-        go.wait(10)
+        go.wait(30)
         raise RuntimeError("just now")
 
     one = enqueue(db, "job")
     with running(db, spec(job)):
-        assert began.wait(10)
+        assert began.wait(30)
         assert db.value(CANCEL, [one]) == "cancel_requested"
         go.set()
         wait_until(lambda: state(db, one) == "cancelled")
@@ -117,7 +117,7 @@ def test_stopping_twice_gives_everything_back(db: Database) -> None:
 
     ids = [enqueue(db, "function"), enqueue(db, "coroutine")]
     with running(db, spec(function), spec(coroutine), grace=60) as one:
-        assert began.wait(10)
+        assert began.wait(30)
         wait_until(lambda: [state(db, job) for job in ids] == ["running"] * 2)
         one.stop()
         one.stop()

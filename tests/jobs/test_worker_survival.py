@@ -192,7 +192,7 @@ def test_a_zombie_completes_nothing(db: Database, level: str) -> None:
 
     job_id = enqueue(db, "job")
     with running(db, spec(job, transactional=True), lease=1) as worker:
-        assert began.wait(10)
+        assert began.wait(30)
         name = worker.worker
         db.value("select pgq.end_worker(%s)", [name])
         wait_until(lambda: state(db, job_id) == "completed")

@@ -160,7 +160,7 @@ def test_a_claim_waits_for_the_lock_of_the_best_lane(db: Database, conn: Conn) -
     waiting = in_background(lambda: claim(conn))
     assert wait_blocked(db.connect(), conn.info.backend_pid) == [other.info.backend_pid]
     commit(other)
-    assert types(conn, waiting.result(10)) == ["high2"]
+    assert types(conn, waiting.result(30)) == ["high2"]
 
 
 def test_two_claimers_of_two_lanes_never_deadlock(db: Database, conn: Conn) -> None:

@@ -200,7 +200,7 @@ def test_two_completions_of_one_job_wait_and_one_counts(db: Database, conn: Conn
     waiting = in_background(lambda: complete(second, three, three.jobs[0]))
     assert wait_blocked(conn, second.info.backend_pid) == [first.info.backend_pid]
     commit(first)
-    assert waiting.result(10) == 0
+    assert waiting.result(30) == 0
 
 
 def test_recovery_does_not_wait_for_a_completion_under_way(db: Database, conn: Conn) -> None:

@@ -182,7 +182,7 @@ def test_a_claim_waits_for_a_rotation_under_way_and_finds_what_was_held(db: Data
     waiting = in_background(lambda: claim(conn, 5))
     wait_blocked(db.connect(), conn.info.backend_pid)
     commit(other)
-    assert types(conn, waiting.result(10)) == ["a", "b"]
+    assert types(conn, waiting.result(30)) == ["a", "b"]
 
 
 def test_fetching_a_claim_while_its_jobs_are_being_held_misses_none(db: Database, conn: Conn) -> None:
@@ -197,7 +197,7 @@ def test_fetching_a_claim_while_its_jobs_are_being_held_misses_none(db: Database
     waiting = in_background(lambda: types(conn, c))
     wait_blocked(db.connect(), conn.info.backend_pid)
     commit(other)
-    assert waiting.result(10) == ["a", "b"]
+    assert waiting.result(30) == ["a", "b"]
 
 
 def test_retries_and_losses_of_held_jobs(conn: Conn) -> None:

@@ -79,7 +79,7 @@ def test_the_second_waits_for_the_first_and_gets_its_job(db: Database, conn: Con
     waiting = in_background(lambda: keyed(conn, "k"))
     wait_blocked(db.connect(), conn.info.backend_pid)
     commit(other)
-    assert (created, waiting.result(10)) == (True, (job, False))
+    assert (created, waiting.result(30)) == (True, (job, False))
 
 
 def test_the_second_inserts_its_own_when_the_first_rolls_back(db: Database, conn: Conn) -> None:
@@ -89,7 +89,7 @@ def test_the_second_inserts_its_own_when_the_first_rolls_back(db: Database, conn
     waiting = in_background(lambda: keyed(conn, "k"))
     wait_blocked(db.connect(), conn.info.backend_pid)
     rollback(other)
-    mine, created = waiting.result(10)
+    mine, created = waiting.result(30)
     assert (created, mine != job) == (True, True)
     assert claim(conn, 5).jobs == [mine]
 

@@ -225,4 +225,4 @@ def test_a_job_that_is_being_committed_is_seen_afterwards(db: Database, conn: Co
     waiting = in_background(lambda: enqueue(conn, "b", key="k"))
     wait_blocked(db.connect(), conn.info.backend_pid)
     commit(other)
-    assert (waiting.result(10), state(conn, job)) == ([job], "pending")
+    assert (waiting.result(30), state(conn, job)) == ([job], "pending")

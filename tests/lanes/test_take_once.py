@@ -387,7 +387,7 @@ def test_locked_ticks_and_lanes_are_left_to_claim(db: Database, conn: Conn) -> N
     other.execute("select from pgq.lane where lane = 100 for update")
     waiting = in_background(lambda: take(conn))
     rollback(other)
-    assert types(conn, waiting.result(10).claim)[:1] == ["a"]
+    assert types(conn, waiting.result(30).claim)[:1] == ["a"]
 
 
 def test_a_rolled_back_claim_is_made_again(conn: Conn) -> None:

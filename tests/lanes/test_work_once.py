@@ -214,7 +214,7 @@ def test_it_waits_for_the_lane(db: Database, conn: Conn) -> None:
     waiting = in_background(lambda: go_on(conn, c))
     assert wait_blocked(db.connect(), conn.info.backend_pid) == [other.info.backend_pid]
     commit(other)
-    assert types(conn, waiting.result(10)) == ["3"]
+    assert types(conn, waiting.result(30)) == ["3"]
 
 
 @pytest.mark.parametrize("bad", [0, 10001, None])
@@ -236,7 +236,7 @@ def test_a_claim_waits_for_no_disk(db: Database, conn: Conn, way: str) -> None:
     assert wait_blocked(db.connect(), slow.info.backend_pid) == [blocker.info.backend_pid]
     assert types(other, go_on(other, None)) == ["3"]
     commit(blocker)
-    assert types(slow, waiting.result(10)) == ["2"]
+    assert types(slow, waiting.result(30)) == ["2"]
 
 
 def test_what_was_claimed_is_given_back_when_the_completion_fails(conn: Conn) -> None:
@@ -285,7 +285,7 @@ def test_many_sessions_beside_rotation(db: Database, conn: Conn) -> None:
     rotating = in_background(rotate)
     taken = [waiting.result(60) for waiting in [in_background(partial(session, n)) for n in (1, 1, 3, 3, 10, 50)]]
     over.set()
-    rotating.result(10)
+    rotating.result(30)
     assert sorted(job for jobs in taken for job in jobs) == list(range(1, 2001))
     assert rows(conn, "select pending, running, completed from pgq.get_job_stats(%s)", QUEUE) == [(0, 0, 2000)]
 

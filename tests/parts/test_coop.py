@@ -183,7 +183,7 @@ def test_one_that_goes_while_it_is_looked_at(db: Database, conn: Conn, gone: str
     assert value(mover, "select pgq_coop.unregister_subconsumer('q', 'm', %s, 1)", gone) == 1
     stepped(mover, "cursor_ring", "truncated")
     commit(mover)
-    ((batch,),) = waiting.result(10)
+    ((batch,),) = waiting.result(30)
     assert (batch is None) == (gone == "a")
     assert batch_data(conn, batch or coop_batch(conn, "a")) == ["last"]
 
