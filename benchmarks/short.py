@@ -41,7 +41,7 @@ def _jobs(given: argparse.Namespace, request: Request) -> Outcome:
 
 def _latency(given: argparse.Namespace, request: Request) -> Outcome:
     del given
-    return latency.run(latency.Parameters((200.0,), 3, 1, rounds=1), _narrow(request, _QUICK))
+    return latency.run(latency.Parameters((200.0,), 3, 1, rounds=1, slice=1, run_up=0.25), _narrow(request, _QUICK))
 
 
 def _idle(given: argparse.Namespace, request: Request) -> Outcome:

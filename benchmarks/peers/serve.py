@@ -96,6 +96,7 @@ class Commands:
         self._running: Running | None = None
         self._sending: Running | None = None
         self._sent: dict[str, Any] = {}
+        self._lanes: list[Adapter] = []
 
     def versions(self) -> dict[str, str]:
         return {"python": sys.version.split()[0], **self._adapter.versions()}
@@ -164,6 +165,8 @@ class Commands:
             if running is not None:
                 running.stop.set()
                 running.wait(2)
+        for lane in self._lanes:
+            lane.close()
 
     def received(self) -> dict[str, Any]:
         """What was handed over, and when: numbers, and pairs of intended and actual time."""
@@ -175,19 +178,20 @@ class Commands:
         return {**summary(numbers), "times": times}
 
     def schedule(self, first: int, seed: int, start: float, offsets: list[float]) -> None:
-        """Send on time, whatever happens, from several sessions; `sent` tells how that went."""
+        """Send on time, whatever happens, from several sessions; `sent` tells how that went. They stay for the next."""
         due = [start + offset for offset in offsets]
         batch = messages(first, len(due), seed, due)
         rate = len(due) / max(offsets[-1], 0.001) if offsets else 1
         lanes = max(1, min(LANES, round(rate / PER_LANE + 0.5)))
         spent: list[tuple[float, float]] = []
         errors: list[str] = []
-        adapters = [type(self._adapter)(self._adapter.dsn, self._adapter.options) for _ in range(lanes)]
+        while len(self._lanes) < lanes:
+            self._lanes.append(type(self._adapter)(self._adapter.dsn, self._adapter.options))
 
         def run(stop: threading.Event, ready: threading.Event) -> None:
             ready.set()
             threads = [
-                threading.Thread(target=send_lane, args=(adapters[nth], batch[nth::lanes], spent, stop, errors))
+                threading.Thread(target=send_lane, args=(self._lanes[nth], batch[nth::lanes], spent, stop, errors))
                 for nth in range(lanes)
             ]
             for thread in threads:
@@ -236,8 +240,6 @@ def send_lane(
             spent.append((due, monotonic() - begin))
     except Exception:
         errors.append(traceback.format_exc())
-    finally:
-        adapter.close()
 
 
 def children(pid: int) -> list[int]:
