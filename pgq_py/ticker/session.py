@@ -47,13 +47,14 @@ GRACE = 0.003
 of it too, and ticks on its own way to the event; then nothing is left to do."""
 
 LENIENCE = 0.01
-"""Seconds between two looks at a queue that others tick while one event follows the other. Until then it does not even
-read what is announced: being woken by each of hundreds costs more than the looks do. In a rush, too, workers tick for
-themselves, and ticks beside theirs would only keep them from the lock."""
+"""Seconds for which it does not read what is announced while others tick what was announced so far: being woken by each
+of hundreds costs more than the ticks do. In a rush, too, workers tick for themselves, and ticks beside theirs would only
+keep them from the lock: then it is the time between two looks at such a queue."""
 
 LAST_LOOK = 0.05
-"""Seconds after which it looks once more at what others have ticked: theirs were younger than the event, but their
-snapshots may have been a moment older."""
+"""Seconds after which it looks once more at a queue that others tick: their ticks were younger than the event, but their
+snapshots may have been a moment older. While one event follows the other it is no sooner: a look takes as long as a
+third of what the worker does for a job, on a processor that the job may be waiting for."""
 
 SPACING = 0.005
 """Seconds between two ticks of a queue that it makes itself while it is calm: nobody waits for them but those who poll,
@@ -130,8 +131,10 @@ class Session:
             self._hot[queue] = tended.heard_at = now
             if tended.untended_since is None:
                 tended.untended_since = now
-                calm_at = max(now + GRACE, tended.ticked_at + SPACING)
+                calm_at = max(now + GRACE, tended.ticked_at + SPACING, tended.left_until)
                 self._tick_at[queue] = now if self._pace.busy else calm_at
+        if woken and all(self._tended[queue].left_until > now for queue in woken):
+            self._deaf_until = now + LENIENCE
         for queue in self._due_now(now):
             self._tick(queue)
         self._ticking_took = monotonic() - now
@@ -293,11 +296,10 @@ class Session:
         tended = self._tended[queue]
         if self._pace.busy:
             self._hot[queue], tended.left_until = now, now + LENIENCE
-        elif since is not None and tended.heard_at > since:
+            return
+        self._tick_at[queue] = tended.left_until = now + LAST_LOOK
+        if since is not None and tended.heard_at > since:
             tended.untended_since = tended.heard_at
-            self._tick_at[queue] = self._deaf_until = max(tended.heard_at + GRACE, now + LENIENCE)
-        else:
-            self._tick_at[queue] = now + LAST_LOOK
 
     def _release(self, queue: str) -> None:
         """Release what is due in one queue; the tick that shows it follows."""
