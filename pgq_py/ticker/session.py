@@ -48,13 +48,13 @@ of it too, and ticks on its own way to the event; then nothing is left to do."""
 
 LENIENCE = 0.01
 """Seconds for which it does not read what is announced while others tick what was announced so far: being woken by each
-of hundreds costs more than the ticks do. In a rush, too, workers tick for themselves, and ticks beside theirs would only
-keep them from the lock: then it is the time between two looks at such a queue."""
+of hundreds costs more than the ticks do. In a rush, too, workers tick for themselves, and ticks beside theirs would
+only keep them from the lock: then it is the time between two looks at such a queue."""
 
 LAST_LOOK = 0.05
-"""Seconds after which it looks once more at a queue that others tick: their ticks were younger than the event, but their
-snapshots may have been a moment older. While one event follows the other it is no sooner: a look takes as long as a
-third of what the worker does for a job, on a processor that the job may be waiting for."""
+"""Seconds after which it looks once more at a queue that others tick: their ticks were younger than the event, but
+their snapshots may have been a moment older. While one event follows the other it is no sooner: a look takes time of a
+processor that the worker may be waiting for."""
 
 SPACING = 0.005
 """Seconds between two ticks of a queue that it makes itself while it is calm: nobody waits for them but those who poll,
