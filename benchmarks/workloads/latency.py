@@ -3,9 +3,9 @@
 Sender, receiver and whatever the peer needs in the background are processes of their own, commits are durable. The
 sender is an open loop with seeded, independent arrivals: a stall is charged to every message that it kept waiting.
 
-All peers are set up at once, and send for a few seconds each, in turn, again and again: a machine's speed changes by a
-multiple within a minute, and turns as long as that compare what the machine did. While one sends, the others wait for
-messages, as they do when nothing happens; `idle` says what that costs.
+All peers are set up at once, and send for a few seconds each, in turn, again and again: where a machine's speed changes
+within a minute, turns as long as that compare what the machine did. While one sends, the others wait for messages, as
+they do when nothing happens; `idle` says what that costs.
 """
 
 from __future__ import annotations
@@ -103,8 +103,7 @@ def _round(found: Arena, parameters: Parameters, rate: float, nth: int, numbers:
         for number in range(count):
             found.request.progress(what, number, count)
             seed = found.request.seed + parameters.rounds + nth * count + number
-            # who was last goes first, so that none always follows the same one's end
-            for course in courses[number % len(courses) :] + courses[: number % len(courses)]:
+            for course in courses:
                 if course.contestant in found.contestants:
                     send = partial(course.send, rate, parameters.run_up, seconds, seed)
                     attempt(found, course.contestant, what, send)

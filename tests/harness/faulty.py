@@ -12,7 +12,7 @@ from benchmarks.peers.adapter import Handler
 from benchmarks.peers.load import Message
 from benchmarks.peers.skip_locked import SkipLocked
 
-__all__ = ["Broken", "Doubler", "Hermit", "Honest", "Loser", "Parent", "Sleeper", "Staller"]
+__all__ = ["Broken", "Doubler", "Hermit", "Honest", "Loser", "Parent", "Sleeper", "Staller", "Unready"]
 
 
 class Honest(SkipLocked):
@@ -101,6 +101,16 @@ class Broken(Honest):
 
     def send_bulk(self, batch: Sequence[Message]) -> None:
         raise RuntimeError(f"out of paper for {len(batch)} messages")
+
+
+class Unready(Honest):
+    """What it needs in the background does not start."""
+
+    name = "unready"
+
+    def background(self, stop: Event, ready: Event) -> list[int] | None:
+        del stop, ready
+        raise RuntimeError("nobody at home")
 
 
 class Parent(Honest):

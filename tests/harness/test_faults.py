@@ -114,6 +114,13 @@ def test_a_peer_that_fails_is_reported_and_the_others_go_on(request_for: Request
     assert outcome.measured("bulk") == [f"{FAULTY}Honest"]
 
 
+def test_no_peer_is_left_to_measure(request_for: Requests) -> None:
+    outcome = RUNS["latency"](request_for("Unready"))
+    assert not outcome.ok
+    assert "nobody at home" in outcome.failures[0]["error"]
+    assert outcome.figure_names() == []
+
+
 def test_an_absent_peer_is_absent_and_not_zero(request_for: Requests) -> None:
     found = documented(produce.run(produce.Parameters(20, 20, 5, rounds=1), request_for("Hermit", "Honest", "pgque")))
     assert found["ok"]
